@@ -1,0 +1,31 @@
+# Each target sets up its own virtual environment from the versions in constraints.txt.
+PYTHON ?= python3
+PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
+
+.PHONY: quickstart test lint clean
+
+quickstart: .venv-run/ready
+	.venv-run/bin/sapiens-batch run jobs/quickstart.yaml
+
+test: .venv/ready
+	.venv/bin/pytest
+
+lint: .venv/ready
+	.venv/bin/ruff check .
+	.venv/bin/ruff format --check .
+	.venv/bin/mypy
+	.venv/bin/lint-imports
+	.venv/bin/python scripts/generate_schemas.py --check
+
+.venv-run/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-run
+	.venv-run/bin/python $(PIP_INSTALL) -c constraints.txt -e .
+	touch $@
+
+.venv/ready: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv
+	.venv/bin/python $(PIP_INSTALL) -c constraints.txt -e '.[dev,s3]'
+	touch $@
+
+clean:
+	rm -rf .venv .venv-run labels .mypy_cache .ruff_cache .pytest_cache
