@@ -1,0 +1,61 @@
+"""Views of odd images, and what the spec decides."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from sapiens_batch.errors import SpecError
+from sapiens_batch.images.views import make_view
+from sapiens_batch.records import Preprocess, Region, ViewKind, ViewSpec
+
+SHAPES = [(1, 1), (1, 2000), (2000, 1), (8, 65_500), (65_500, 8), (2, 3)]
+BOX = np.array([0.0, 0.0, 1.0, 1.0], np.float32)
+
+
+@pytest.mark.parametrize("preprocess", list(Preprocess))
+@pytest.mark.parametrize("kind", list(ViewKind))
+@pytest.mark.parametrize("shape", SHAPES)
+def test_images_of_extreme_shape_make_views_of_their_colour(
+    shape: tuple[int, int], kind: ViewKind, preprocess: Preprocess
+) -> None:
+    image = np.full((*shape, 3), (10, 120, 230), np.uint8)
+    box = np.array([0, 0, shape[1], shape[0]], np.float32)
+    view = make_view(image, ViewSpec(kind, 128, 96, preprocess), box)
+    assert view.canvas.shape == (128, 96, 3)
+    assert view.canvas.dtype == np.uint8
+    if kind is not ViewKind.CROP:
+        part = view.content
+        content = view.canvas[part.top : part.top + part.height, part.left : part.left + part.width]
+        assert (content == (10, 120, 230)).all()
+
+
+def test_letterbox_padding_is_black_and_outside_the_content() -> None:
+    view = make_view(np.full((10, 100, 3), 255, np.uint8), ViewSpec(ViewKind.LETTERBOX, 128, 96))
+    assert view.content == Region(top=59, left=0, height=9, width=96)
+    assert (view.canvas[59:68] == 255).all()
+    assert view.canvas.sum() == 255 * 9 * 96 * 3
+
+
+def test_a_crop_that_does_not_touch_the_image_is_black() -> None:
+    image = np.full((20, 20, 3), 255, np.uint8)
+    far = np.array([500, 500, 30, 40], np.float32)
+    assert make_view(image, ViewSpec(ViewKind.CROP, 64, 48), far).canvas.max() == 0
+
+
+def test_views_do_not_write_to_the_image() -> None:
+    image = np.full((30, 40, 3), 7, np.uint8)
+    image.flags.writeable = False
+    for kind in ViewKind:
+        make_view(image, ViewSpec(kind, 64, 48), BOX)
+
+
+def test_an_unknown_variant_of_the_original_is_refused_by_name() -> None:
+    spec = ViewSpec(ViewKind.STRETCH, 64, 48, Preprocess.ORIGINAL, "pointmap")
+    with pytest.raises(SpecError, match="'pointmap'"):
+        make_view(np.zeros((4, 4, 3), np.uint8), spec)
+
+
+def test_a_crop_without_a_box_is_refused() -> None:
+    with pytest.raises(SpecError, match="no box"):
+        make_view(np.zeros((4, 4, 3), np.uint8), ViewSpec(ViewKind.CROP, 64, 48))
