@@ -1,0 +1,18 @@
+"""Where the persons of an image come from: one module per origin, one line each in the table."""
+
+from __future__ import annotations
+
+from sapiens_batch.job.spec import PersonsSpec
+from sapiens_batch.persons.base import PersonFinder
+from sapiens_batch.persons.given import GivenPersonFinder
+from sapiens_batch.persons.whole_image import WholeImagePersonFinder
+
+_FINDERS: dict[str, type[PersonFinder]] = {
+    "source": GivenPersonFinder,
+    "whole_image": WholeImagePersonFinder,
+}
+
+
+def make_person_finder(spec: PersonsSpec) -> PersonFinder:
+    """Make the finder that the `persons` section of a job file asks for."""
+    return _FINDERS[spec.origin](max_persons=spec.max_persons)
