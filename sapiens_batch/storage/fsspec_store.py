@@ -1,0 +1,257 @@
+"""A job directory on an object store, through fsspec (s3, gcs, abfs and others).
+
+Objects are created with a conditional put. A put whose answer was lost, or that was refused because
+the store already has the key, is resolved by reading the object back: equal bytes mean that this
+call won. Caches are off. Which stores honour the condition is found out by `probe`, not assumed.
+"""
+
+from __future__ import annotations
+
+import errno
+import random
+import re
+import time
+import uuid
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from typing import Any, TypeVar
+
+import fsspec
+from fsspec.core import url_to_fs
+
+from sapiens_batch.errors import DependencyError, StorageError
+from sapiens_batch.storage.base import (
+    Capabilities,
+    MissingObjectError,
+    ObjectInfo,
+    check_key,
+    check_range,
+)
+
+Result = TypeVar("Result")
+
+ATTEMPTS = 6
+FIRST_DELAY_S = 0.2
+# With doubling and jitter, six attempts span 3 to 12 seconds, on top of the client's own retries.
+_TRANSIENT_ERRNOS = {errno.EBUSY, errno.EREMOTEIO, errno.EAGAIN, errno.EPIPE, errno.ETIMEDOUT}
+_TRANSIENT_WORDS = re.compile(
+    r"\b(429|500|502|503|504)\b|slow ?down|reduce your request rate|too many requests"
+    r"|service unavailable|internal error|timed? ?out|connection (reset|closed|broken)"
+    r"|conditional request conflict|ConditionalRequestConflict",
+    re.IGNORECASE,
+)
+_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}
+
+
+class FsspecStore:
+    """A `Store` behind any fsspec file system whose `pipe_file` writes whole objects.
+
+    Args:
+        uri: fsspec address of the folder.
+        storage_options: Passed to fsspec; kept in memory only.
+        conditional_create: False for a store that was probed not to refuse a second create; a
+            create then looks first, which is safe with one writer only.
+        retry_delay_s: First pause before a request is repeated; doubled each time.
+
+    Raises:
+        DependencyError: The package for this scheme is not installed.
+        StorageError: fsspec does not know the scheme or the options.
+    """
+
+    def __init__(
+        self,
+        uri: str,
+        storage_options: Mapping[str, Any] | None = None,
+        *,
+        conditional_create: bool = True,
+        retry_delay_s: float = FIRST_DELAY_S,
+    ) -> None:
+        self._address = uri.rstrip("/")
+        self._options = dict(storage_options or {})
+        self._conditional_create = conditional_create
+        self._retry_delay_s = retry_delay_s
+        self._fs, self._root = _connect(self._address, self._options)
+
+    def __repr__(self) -> str:
+        return f"FsspecStore({self.uri!r})"
+
+    def __reduce__(self) -> tuple[Callable[..., FsspecStore], tuple[Any, ...]]:
+        settings = {
+            "conditional_create": self._conditional_create,
+            "retry_delay_s": self._retry_delay_s,
+        }
+        return _rebuild, (self._address, self._options, settings)
+
+    @property
+    def uri(self) -> str:
+        """Address of the folder without user and password."""
+        return re.sub(r"//[^/@]*@", "//", self._address)
+
+    def create(self, key: str, data: bytes | memoryview) -> bool:
+        """See `Store.create`."""
+        path = self._path(key)
+        if not self._conditional_create and self.exists(key):
+            return False
+        payload = bytes(data)
+        mode = "create" if self._conditional_create else "overwrite"
+        try:
+            self._retrying("write", key, lambda: self._fs.pipe_file(path, payload, mode=mode))
+        except _TakenError:
+            return self._is_ours(key, payload)
+        return True
+
+    def read(self, key: str) -> bytes:
+        """See `Store.read`."""
+        path = self._path(key)
+        data: bytes = self._retrying("read", key, lambda: self._fs.cat_file(path))
+        return data
+
+    def read_range(self, key: str, start: int, stop: int | None = None) -> bytes:
+        """See `Store.read_range`."""
+        path = self._path(key)
+
+        def attempt() -> bytes:
+            data = self._fs.cat_file(path, start=start, end=stop)
+            return check_range(self.uri, key, data, start, stop)
+
+        return self._retrying("read", key, attempt)
+
+    def exists(self, key: str) -> bool:
+        """See `Store.exists`."""
+        return self.size(key) is not None
+
+    def size(self, key: str) -> int | None:
+        """See `Store.size`."""
+        path = self._path(key)
+        try:
+            info = self._retrying("look at", key, lambda: self._fs.info(path))
+        except MissingObjectError:
+            return None
+        return int(info["size"]) if info["type"] == "file" else None
+
+    def list(self, prefix: str) -> Iterator[ObjectInfo]:
+        """See `Store.list`."""
+        folder = self._path(prefix.removesuffix("/")) if prefix else self._root
+        try:
+            found = self._retrying("list", prefix, lambda: self._fs.find(folder, detail=True))
+        except MissingObjectError:
+            return
+        skip = len(self._root) + 1
+        for path in sorted(found):
+            info = found[path]
+            yield ObjectInfo(path[skip:], int(info["size"]), _modified_s(info))
+
+    def delete(self, key: str) -> None:
+        """See `Store.delete`."""
+        path = self._path(key)
+        try:
+            self._retrying("delete", key, lambda: self._fs.rm_file(path))
+        except MissingObjectError:
+            return
+
+    def probe(self) -> Capabilities:
+        """See `Store.probe`."""
+        key = f"probe-{uuid.uuid4().hex}"
+        path = self._path(key)
+        first, second = b"first", b"second"
+        try:
+            self._retrying("write", key, lambda: self._fs.pipe_file(path, first, mode="create"))
+            conditional = False
+            try:
+                self._retrying(
+                    "write", key, lambda: self._fs.pipe_file(path, second, mode="create")
+                )
+            except _TakenError:
+                conditional = self.read(key) == first
+        finally:
+            self.delete(key)
+        return Capabilities(conditional_create=conditional, backend=_scheme(self._address))
+
+    def _path(self, key: str) -> str:
+        return f"{self._root}/{check_key(key)}"
+
+    def _is_ours(self, key: str, payload: bytes) -> bool:
+        """Whether the object that took a key is the one that this call sent."""
+        return self.size(key) == len(payload) and self.read(key) == payload
+
+    def _retrying(self, verb: str, key: str, operation: Callable[[], Result]) -> Result:
+        """Run an operation, again while the store is busy, and name what went wrong otherwise."""
+        delay_s = self._retry_delay_s
+        for attempt in range(ATTEMPTS):
+            try:
+                return operation()
+            except Exception as error:  # clients raise what they like, also outside OSError
+                if verb == "write" and _is_taken(error):
+                    raise _TakenError(key) from error
+                if attempt == ATTEMPTS - 1 or not _is_transient(error):
+                    raise self._refused(verb, key, error) from error
+            # Jitter keeps many workers from coming back at the same moment.
+            time.sleep(delay_s * random.uniform(0.5, 1.5))
+            delay_s *= 2
+        raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _refused(self, verb: str, key: str, error: Exception) -> StorageError:
+        if isinstance(error, StorageError):
+            return error
+        where = f"{self.uri}/{key}"
+        if isinstance(error, FileNotFoundError) and verb != "write":
+            return MissingObjectError(f"{where} does not exist")
+        return StorageError(
+            f"cannot {verb} {where}: {type(error).__name__}: {error}; check the address, the "
+            "bucket, the rights and the credentials in storage_options"
+        )
+
+
+class _TakenError(Exception):
+    """The store refused a create because the key is taken."""
+
+
+def _rebuild(uri: str, options: dict[str, Any], settings: dict[str, Any]) -> FsspecStore:
+    return FsspecStore(uri, options, **settings)
+
+
+def _connect(uri: str, options: Mapping[str, Any]) -> tuple[fsspec.AbstractFileSystem, str]:
+    uncached = {"use_listings_cache": False, "skip_instance_cache": True}
+    try:
+        fs, root = url_to_fs(uri, **{**options, **uncached})
+    except ImportError as error:
+        extra = _EXTRAS.get(_scheme(uri))
+        package = f"'sapiens-batch[{extra}]'" if extra else "the fsspec package it names"
+        raise DependencyError(f"{_scheme(uri)}://: {error}; pip install {package}") from error
+    except (ValueError, TypeError) as error:
+        raise StorageError(
+            f"cannot open {_scheme(uri)}:// address: {error}; check the scheme and storage_options"
+        ) from error
+    return fs, root.rstrip("/")
+
+
+def _scheme(uri: str) -> str:
+    return uri.partition("://")[0]
+
+
+def _is_taken(error: Exception) -> bool:
+    # s3fs raises FileExistsError only where the server names the header, else a bare EINVAL.
+    if isinstance(error, FileExistsError):
+        return True
+    text = f"{error} {error.__cause__}".lower()
+    return "pre-condition" in text or "precondition" in text
+
+
+def _is_transient(error: Exception) -> bool:
+    if isinstance(error, MissingObjectError | FileNotFoundError | PermissionError):
+        return False
+    if isinstance(error, TimeoutError | ConnectionError | StorageError):
+        return True
+    if isinstance(error, OSError) and error.errno in _TRANSIENT_ERRNOS:
+        return True
+    return bool(_TRANSIENT_WORDS.search(f"{type(error).__name__} {error}"))
+
+
+def _modified_s(info: Mapping[str, Any]) -> float:
+    for name in ("LastModified", "mtime", "last_modified", "updated", "created"):
+        value = info.get(name)
+        if isinstance(value, int | float):
+            return float(value)
+        if isinstance(value, datetime):
+            return value.timestamp()
+    return 0.0

@@ -1,0 +1,312 @@
+"""Read access to the corpus: expand addresses, list, stat, and stream input objects.
+
+What the bytes mean is left to the sources, how a store is reached and how its failures are told
+apart to `storage.filesystems`. Listings are never answered from a cache, and keys are relative to
+the constant part of an address, so that they survive a move of the corpus.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import posixpath
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from datetime import datetime
+from itertools import groupby
+from pathlib import Path
+from typing import Any, BinaryIO
+
+from sapiens_batch.errors import InputError
+from sapiens_batch.storage.addresses import absolute_uri, join_uri, parent_uri
+from sapiens_batch.storage.braces import constant_prefix, expand_braces
+from sapiens_batch.storage.filesystems import (
+    MissingInputError,
+    Options,
+    is_local,
+    listing_errors,
+    open_filesystem,
+    translated_errors,
+)
+from sapiens_batch.storage.streams import InputStream
+
+READ_THREADS = 8
+"""Objects fetched at once from a remote store, where latency rather than bandwidth limits."""
+
+STAT_ONE_BY_ONE = 16
+"""Up to so many names of one folder are asked for singly; more are looked up in a listing."""
+
+_ETAG_FIELDS = ("ETag", "etag", "blob_id")
+_TIME_FIELDS = ("mtime", "LastModified", "last_modified", "updated", "created")
+_GLOB = re.compile(r"[*?\[]")
+
+
+@dataclass(frozen=True, slots=True)
+class InputObject:
+    """One object of the corpus.
+
+    Attributes:
+        uri: Absolute address; a plain path for local files.
+        key: Name relative to the longest constant folder of the address that found it.
+        size_bytes: Size of the object.
+        version: Etag where the store has one, else `size-mtime_ns`.
+    """
+
+    uri: str
+    key: str
+    size_bytes: int
+    version: str
+
+
+def expand(uris: Sequence[str], storage_options: Options | None = None) -> list[InputObject]:
+    """List the objects that the addresses stand for, sorted by key.
+
+    An address is a plain name, a pattern with braces or globs, or `@file` naming a text file with
+    one address a line (relative to that file's folder).
+
+    Raises:
+        InputError: An address matches nothing, a name that it spells out does not exist, two
+            addresses give the same key, or the store cannot be listed.
+    """
+    found: dict[str, InputObject] = {}
+    for uri in uris:
+        for item in _expand_one(uri, storage_options or {}):
+            if (earlier := found.setdefault(item.key, item)) is not item:
+                raise InputError(
+                    f"{earlier.uri} and {item.uri} (from {uri!r}) have the same key {item.key!r}: "
+                    "name each object once, and write several folders as one pattern such as "
+                    "'corpus/{a,b}/*', so that the folder becomes part of the key"
+                )
+    return [found[key] for key in sorted(found)]
+
+
+def stat_input(uri: str, storage_options: Options | None = None) -> InputObject:
+    """Size and version of one object, asked of the store now; the key is its last name.
+
+    Raises:
+        MissingInputError: The object does not exist.
+        InputError: It is a folder or may not be read.
+        OSError: The store failed.
+    """
+    with translated_errors(uri):
+        system, path = open_filesystem(uri, storage_options)
+        info = system.info(path)
+        if info["type"] == "directory":
+            raise InputError(f"{uri} is a folder, not a file: add a pattern such as {uri}/*.tar")
+        return _input_object(info, absolute_uri(uri), posixpath.basename(path))
+
+
+def open_input(uri: str, storage_options: Options | None = None) -> InputStream:
+    """Open one object for streaming reads.
+
+    Raises:
+        MissingInputError: The object does not exist.
+        InputError: It is a folder or may not be read.
+        OSError: The store failed.
+    """
+    with translated_errors(uri):
+        system, path = open_filesystem(uri, storage_options)
+        stream: BinaryIO = system.open(path, "rb")
+        return InputStream(stream, uri)
+
+
+def read_input(uri: str, storage_options: Options | None = None) -> bytes:
+    """The whole object.
+
+    Raises:
+        MissingInputError: The object does not exist.
+        InputError: It is a folder or may not be read.
+        OSError: The store failed.
+    """
+    with translated_errors(uri):
+        system, path = open_filesystem(uri, storage_options)
+        return bytes(system.cat_file(path))
+
+
+def read_inputs(
+    uris: Sequence[str], storage_options: Options | None = None
+) -> list[bytes | InputError]:
+    """Whole objects in the order asked for, several at once where the store is remote.
+
+    An object that is missing or may not be read gives its error instead of bytes.
+
+    Raises:
+        OSError: The store failed in a way that a retry may mend.
+    """
+
+    def read(uri: str) -> bytes | InputError:
+        try:
+            return read_input(uri, storage_options)
+        except InputError as error:
+            return error
+
+    if all("://" not in uri for uri in uris):
+        return [read(uri) for uri in uris]
+    with ThreadPoolExecutor(READ_THREADS) as pool:
+        return list(pool.map(read, uris))
+
+
+def list_folder(
+    uri: str, suffixes: Iterable[str] = (), storage_options: Options | None = None
+) -> list[InputObject]:
+    """Every file below a folder, sorted by key; the key is the path relative to the folder.
+
+    Links are followed, each folder once. Hidden names are not filtered here.
+
+    Args:
+        uri: Path or address of the folder.
+        suffixes: Lower-case suffixes without dot to keep, whatever the case; empty keeps all.
+        storage_options: Passed to fsspec.
+
+    Raises:
+        InputError: The folder does not exist or cannot be listed.
+    """
+    wanted = tuple("." + suffix for suffix in suffixes)
+    with listing_errors(uri):
+        system, path = open_filesystem(uri, storage_options)
+        info = system.info(path)
+        if info["type"] != "directory":
+            raise InputError(
+                f"{uri} is a file, not a folder: name the folder that holds the images"
+            )
+        root = absolute_uri(uri).rstrip("/")
+        objects = [
+            _input_object(entry, f"{root}/{key}", key)
+            for key, entry in _walk(system, path, "", set())
+            if not wanted or key.lower().endswith(wanted)
+        ]
+    return sorted(objects, key=lambda item: item.key)
+
+
+def _walk(system: Any, path: str, prefix: str, seen: set[str]) -> Iterator[tuple[str, Any]]:
+    """Files below `path` as (relative key, info), through links but into no folder twice."""
+    if is_local(system):
+        real = str(Path(path).resolve())
+        if real in seen:
+            return
+        seen.add(real)
+    for entry in system.ls(path, detail=True):
+        name = entry["name"].rstrip("/")
+        if name == path.rstrip("/"):
+            continue
+        key = prefix + posixpath.basename(name)
+        if entry.get("islink"):
+            with contextlib.suppress(FileNotFoundError):
+                entry = system.info(name)
+        if entry["type"] == "directory":
+            yield from _walk(system, name, key + "/", seen)
+        else:
+            yield key, entry
+
+
+def _expand_one(uri: str, options: Options) -> list[InputObject]:
+    if uri.startswith("@"):
+        return _expand_list(uri[1:], options)
+    pattern = absolute_uri(uri)
+    base = _constant_folder(pattern)
+    names = expand_braces(pattern)
+    plain = [name for name in names if not _GLOB.search(name)]
+    found = _stat_all(plain, uri, options)
+    for name in names:
+        if _GLOB.search(name):
+            found += _glob(name, options)
+    return [_input_object(info, name, name.removeprefix(base)) for name, info in found]
+
+
+def _expand_list(uri: str, options: Options) -> list[InputObject]:
+    """Objects named in a text file; names below its folder have keys relative to it."""
+    address = absolute_uri(uri)
+    base = parent_uri(address)
+    text = read_input(address, options).decode("utf-8-sig")
+    names = [join_uri(base, line.strip()) for line in text.splitlines() if line.strip()]
+    if not names:
+        raise InputError(f"{address} names no object: write one address a line")
+    return [
+        _input_object(info, name, _list_key(name, base))
+        for name, info in _stat_all(names, "@" + uri, options)
+    ]
+
+
+def _list_key(name: str, base: str) -> str:
+    if name.startswith(base.rstrip("/") + "/"):
+        return name[len(base.rstrip("/")) + 1 :]
+    path = name.partition("://")[2].partition("/")[2] if "://" in name else name
+    return path.lstrip("/")
+
+
+def _glob(pattern: str, options: Options) -> list[tuple[str, Any]]:
+    base = _constant_folder(pattern)
+    with listing_errors(pattern):
+        system, path = open_filesystem(pattern, options)
+        base_path = str(system._strip_protocol(base)).rstrip("/")
+        matches = system.glob(path, detail=True)
+        files = [_followed(system, info) for info in matches.values()]
+    shows_hidden = posixpath.basename(pattern).startswith(".")
+    found = [
+        (base + info["name"].removeprefix(base_path).lstrip("/"), info)
+        for info in files
+        if info["type"] != "directory"
+        and (shows_hidden or not posixpath.basename(info["name"]).startswith("."))
+    ]
+    if not found:
+        raise InputError(f"nothing matches {pattern!r}: check the address and the pattern")
+    return found
+
+
+def _constant_folder(pattern: str) -> str:
+    """The longest folder above everything that the pattern can mean, with its slash."""
+    constant = _GLOB.split(constant_prefix(pattern), maxsplit=1)[0]
+    return constant.rpartition("/")[0] + "/"
+
+
+def _followed(system: Any, info: Any) -> Any:
+    return system.info(info["name"]) if info.get("islink") else info
+
+
+def _stat_all(names: Sequence[str], asked: str, options: Options) -> list[tuple[str, Any]]:
+    """Look up spelled-out names, by folder; report every missing one together."""
+    found: dict[str, Any] = {}
+    for folder, group in groupby(sorted(set(names)), key=parent_uri):
+        members = list(group)
+        with listing_errors(folder):
+            found.update(_stat_group(members, folder, options))
+    missing = [name for name in names if name not in found]
+    if missing:
+        shown = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
+        raise MissingInputError(
+            f"{len(missing)} of the {len(names)} objects of {asked!r} do not exist: {shown}"
+        )
+    for name, info in found.items():
+        if info["type"] == "directory":
+            raise InputError(f"{name} is a folder: add a pattern such as '{name}/*.tar'")
+    return [(name, found[name]) for name in names]
+
+
+def _stat_group(names: list[str], folder: str, options: Options) -> dict[str, Any]:
+    system, _ = open_filesystem(names[0], options)
+    paths = {name: str(system._strip_protocol(name)) for name in names}
+    found: dict[str, Any] = {}
+    if len(names) <= STAT_ONE_BY_ONE or folder.startswith("http"):
+        for name, path in paths.items():
+            with contextlib.suppress(FileNotFoundError):
+                found[name] = system.info(path)
+        return found
+    entries: dict[str, Any] = {}
+    with contextlib.suppress(FileNotFoundError):
+        parent = system._strip_protocol(folder)
+        entries = {entry["name"].rstrip("/"): entry for entry in system.ls(parent, detail=True)}
+    for name, path in paths.items():
+        if path in entries:
+            found[name] = _followed(system, entries[path])
+    return found
+
+
+def _input_object(info: Any, uri: str, key: str) -> InputObject:
+    size = int(info.get("size") or 0)
+    for field in _ETAG_FIELDS:
+        if info.get(field):
+            return InputObject(uri, key, size, str(info[field]).strip('"'))
+    modified = next((info[field] for field in _TIME_FIELDS if info.get(field)), 0)
+    seconds = modified.timestamp() if isinstance(modified, datetime) else float(modified)
+    return InputObject(uri, key, size, f"{size}-{int(seconds * 1e9)}")

@@ -1,0 +1,1 @@
+"""Contract suites: subclassed by the tests of each implementation."""

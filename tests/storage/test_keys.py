@@ -1,0 +1,59 @@
+"""Paths of a job directory and their inverse."""
+
+from __future__ import annotations
+
+import pytest
+
+from sapiens_batch.storage import keys
+from sapiens_batch.storage.keys import ObjectName
+
+SHARD = "ab" + "0" * 30
+WRITE = "f" * 32
+
+
+def test_paths_are_those_of_the_format() -> None:
+    assert keys.plan_table(0) == "plan/0000.parquet"
+    assert keys.plan_document(12) == "plan/0012.json"
+    assert keys.receipt(SHARD, 7) == f"receipts/{SHARD}/000007.json"
+    assert keys.attempt(SHARD, 7, WRITE) == f"attempts/{SHARD}/000007/{WRITE}"
+    assert keys.part("images", SHARD, 7, WRITE) == f"parts/images/{SHARD}/000007-{WRITE}.parquet"
+    assert keys.table("persons", SHARD, WRITE) == f"tables/persons/ab/{SHARD}-{WRITE}.parquet"
+    assert keys.array_document("seg", SHARD) == f"arrays/seg/ab/{SHARD}.zarr/zarr.json"
+    assert keys.array_chunk("seg", SHARD, 3, 2) == f"arrays/seg/ab/{SHARD}.zarr/c/3/0/0"
+    assert keys.array_chunk("normal", SHARD, 3, 3) == f"arrays/normal/ab/{SHARD}.zarr/c/3/0/0/0"
+    assert keys.commit(SHARD) == f"commits/ab/{SHARD}.json"
+
+
+@pytest.mark.parametrize(
+    ("key", "name"),
+    [
+        (keys.receipt(SHARD, 7), ObjectName("receipt", SHARD, 7)),
+        (keys.commit(SHARD), ObjectName("commit", SHARD)),
+        (keys.attempt(SHARD, 7, WRITE), ObjectName("attempt", SHARD, 7, write_id=WRITE)),
+        (keys.part("images", SHARD, 7, WRITE), ObjectName("part", SHARD, 7, "images", WRITE)),
+        (keys.table("images", SHARD, WRITE), ObjectName("table", SHARD, None, "images", WRITE)),
+        (keys.array_chunk("normal", SHARD, 1234567, 3),
+         ObjectName("array_chunk", SHARD, 1234567, "normal")),
+        (keys.array_document("seg", SHARD), ObjectName("array_document", SHARD, None, "seg")),
+    ],
+)  # fmt: skip
+def test_a_listed_key_says_what_its_object_is(key: str, name: ObjectName) -> None:
+    assert keys.parse(key) == name
+
+
+@pytest.mark.parametrize(
+    "key",
+    ["job.json", "receipts/short/000001.json", f"receipts/{SHARD}/000001.json.tmp", "notes.txt",
+     f"commits/ab/{SHARD}.json/x", f"receipts/{SHARD.upper()}/000001.json"],
+)  # fmt: skip
+def test_a_foreign_key_says_nothing(key: str) -> None:
+    assert keys.parse(key) is None
+    assert keys.parse_receipt(key) is None
+    assert keys.parse_commit(key) is None
+
+
+def test_receipts_and_commits_and_plans_are_parsed() -> None:
+    assert keys.parse_receipt(f"receipts/{SHARD}/000012.json") == (SHARD, 12)
+    assert keys.parse_commit(f"commits/ab/{SHARD}.json") == SHARD
+    assert keys.parse_plan_document("plan/0003.json") == 3
+    assert keys.parse_plan_document("plan/0003.parquet") is None

@@ -1,0 +1,85 @@
+"""The local backend: the store contract, crashes, unwritable folders (I6)."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sapiens_batch.errors import StorageError
+from sapiens_batch.storage import Store
+from sapiens_batch.storage.local import LocalStore
+from tests.conformance.store_contract import StoreContract
+
+
+class TestLocalStore(StoreContract):
+    @pytest.fixture
+    def store(self, tmp_path: Path) -> Store:
+        return LocalStore(tmp_path / "job")
+
+
+def test_opening_a_store_makes_no_folder(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path / "job")
+    assert list(store.list("")) == []
+    assert not (tmp_path / "job").exists()
+
+
+def test_what_a_killed_writer_left_is_not_listed(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store.create("a/whole", b"x")
+    (tmp_path / "a" / ".0123.partial").write_bytes(b"half an obj")
+    assert [one.key for one in store.list("")] == ["a/whole"]
+
+
+def test_no_temporary_file_stays_behind(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store.create("a/x", b"1")
+    store.create("a/x", b"2")
+    assert sorted(path.name for path in tmp_path.rglob("*")) == ["a", "x"]
+
+
+def test_a_writer_killed_at_any_time_leaves_whole_objects_only(tmp_path: Path) -> None:
+    code = (
+        "import sys, itertools\n"
+        "from sapiens_batch.storage.local import LocalStore\n"
+        "store = LocalStore(sys.argv[1])\n"
+        "for i in itertools.count():\n"
+        "    store.create(f'k/{i}', bytes([i % 251]) * 200_000)\n"
+        "    print(i, flush=True)\n"
+    )
+    with subprocess.Popen(
+        [sys.executable, "-c", code, str(tmp_path)], stdout=subprocess.PIPE, text=True
+    ) as process:
+        assert process.stdout is not None
+        confirmed = [int(process.stdout.readline()) for _ in range(20)]
+        process.send_signal(signal.SIGKILL)
+        confirmed += [int(line) for line in process.stdout if line.endswith("\n")]
+    store = LocalStore(tmp_path)
+    listed = {int(one.key.removeprefix("k/")): one.size_bytes for one in store.list("k/")}
+    assert set(confirmed) <= set(listed)
+    assert set(listed.values()) == {200_000}
+    for number in listed:
+        assert store.read(f"k/{number}") == bytes([number % 251]) * 200_000
+
+
+def test_a_folder_that_cannot_be_made_is_named_with_what_to_do(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("in the way")
+    store = LocalStore(tmp_path / "file" / "job")
+    with pytest.raises(StorageError, match=r"file/job.*check that the folder"):
+        store.probe()
+    with pytest.raises(StorageError, match=r"cannot write .*file/job/a"):
+        store.create("a", b"x")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write everywhere")
+def test_a_folder_without_write_permission_is_named(tmp_path: Path) -> None:
+    tmp_path.chmod(0o500)
+    try:
+        with pytest.raises(StorageError, match="Permission denied"):
+            LocalStore(tmp_path).probe()
+    finally:
+        tmp_path.chmod(0o700)
