@@ -1,0 +1,11 @@
+"""Reading labels back: tables as pyarrow datasets, arrays lazily by row, one sample by key.
+
+Needs neither ray nor torch. Only what commits name is read (I3); a job that is still running can be
+read at any time and shows its committed shards.
+"""
+
+from sapiens_batch.labelset.arrays import LabelArray
+from sapiens_batch.labelset.labels import LabelSet, open_labels
+from sapiens_batch.labelset.sample import SampleLabels
+
+__all__ = ["LabelArray", "LabelSet", "SampleLabels", "open_labels"]

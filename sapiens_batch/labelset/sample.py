@@ -1,0 +1,125 @@
+"""All labels of one sample: its rows, and its arrays on their frames or in source pixels.
+
+Finding the sample is left to `labels`. Arrays are read when asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from sapiens_batch.labelset import resample
+from sapiens_batch.labelset.arrays import LabelArray
+from sapiens_batch.records import Affine, Array, LabelSchema, Level
+from sapiens_batch.sinks.parquet import column_values
+
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True, slots=True)
+class SampleLabels:
+    """One sample.
+
+    Attributes:
+        row: Its row in `images`; fixed-size lists are numpy arrays, null is None.
+        persons: Its rows in `persons`, by person.
+        schemas: Label schemas of the job, by task.
+        arrays: Arrays of the job, by task.
+    """
+
+    row: Row
+    persons: tuple[Row, ...]
+    schemas: Mapping[str, LabelSchema]
+    arrays: Mapping[str, LabelArray]
+
+    def array(self, task: str, person: int | None = None) -> Array | None:
+        """A task's array, cropped to its frame, or None where there is no label.
+
+        Args:
+            task: A task with an array.
+            person: Number of the person, for tasks that label persons.
+
+        Raises:
+            KeyError: The job has no such task, or the sample no such person.
+            ValueError: The task has no array, or `person` does not go with its level.
+        """
+        owner = self._owner(task, person)
+        if owner[f"{task}_row"] is None:
+            return None
+        values = self.arrays[task].row(owner["shard_id"], owner[f"{task}_row"])
+        if values is None:
+            return None
+        y, x = self._axes(task)
+        place = [slice(None)] * values.ndim
+        place[y], place[x] = slice(owner[f"{task}_height"]), slice(owner[f"{task}_width"])
+        return values[tuple(place)]
+
+    def to_source(self, task: str, person: int | None = None) -> Array | None:
+        """A task's array in source pixels, or None where there is no label.
+
+        Class maps take the nearest value, numeric maps are bilinear, normals are made unit again.
+        The y and x axes get the source's height and width; what a person's frame does not cover is
+        fill.
+
+        Args:
+            task: A task with an array.
+            person: Number of the person, for tasks that label persons.
+
+        Raises:
+            KeyError, ValueError: As for `array`.
+        """
+        values = self.array(task, person)
+        if values is None:
+            return None
+        field = self.arrays[task].field
+        axes = self._axes(task)
+        mapped = resample.to_source(
+            np.moveaxis(values, axes, (-2, -1)),
+            Affine(*(float(value) for value in self._owner(task, person)[f"{task}_affine"])),
+            (self.row["height"], self.row["width"]),
+            interpolation="nearest" if field.codec == "zstd" else "bilinear",
+            fill_value=field.fill_value,
+        )
+        mapped = np.moveaxis(mapped, (-2, -1), axes)
+        if task == "normal":
+            return resample.renormalize(mapped, field.dimension_names.index("channel"))
+        return mapped
+
+    def _owner(self, task: str, person: int | None) -> Row:
+        """The table row that ties this sample, or one of its persons, to the task's array."""
+        schema = self.schemas[task]
+        if schema.array is None:
+            raise ValueError(f"task {task} fills table columns only, it has no array")
+        if (person is None) is not (schema.level is Level.IMAGE):
+            raise ValueError(
+                f"task {task} labels {schema.level.table}: "
+                f"{'leave out person' if schema.level is Level.IMAGE else 'say which person'}"
+            )
+        if person is None:
+            return self.row
+        for row in self.persons:
+            if row["person"] == person:
+                return row
+        raise KeyError(f"sample {self.row['key']!r} has no person {person}")
+
+    def _axes(self, task: str) -> tuple[int, int]:
+        names = self.arrays[task].field.dimension_names
+        return names.index("y"), names.index("x")
+
+
+def table_rows(table: pa.Table) -> list[dict[str, Any]]:
+    """Rows of a table as dictionaries with numpy arrays for fixed-size lists."""
+    columns: dict[str, list[Any]] = {}
+    for name, column in zip(table.column_names, table.columns, strict=True):
+        if pa.types.is_fixed_size_list(column.type):
+            values, present = column_values(column)
+            columns[name] = [
+                value if here else None for value, here in zip(values, present, strict=True)
+            ]
+        else:
+            columns[name] = column.to_pylist()
+    return [{name: columns[name][i] for name in columns} for i in range(table.num_rows)]

@@ -1,0 +1,58 @@
+"""Write the JSON Schemas of `schemas/`, or check that they are what the code says.
+
+`python scripts/generate_schemas.py` writes, with `--check` it compares and exits 1 on a difference.
+The models themselves are the source; nothing is edited by hand in `schemas/`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+from pathlib import Path
+
+from pydantic import BaseModel
+
+from sapiens_batch.job.commit import Commit
+from sapiens_batch.job.manifest import JobDocument
+from sapiens_batch.job.plan import PlanDocument
+from sapiens_batch.job.receipt import Receipt
+
+FOLDER = Path(__file__).resolve().parent.parent / "schemas"
+
+MODELS: dict[str, type[BaseModel]] = {
+    "job": JobDocument,
+    "plan": PlanDocument,
+    "receipt": Receipt,
+    "commit": Commit,
+}
+
+
+def render(model: type[BaseModel]) -> str:
+    """The JSON Schema of a model as it is stored."""
+    schema = model.model_json_schema(mode="validation")
+    return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
+
+
+def main() -> int:
+    """Write or check every schema; returns the exit code."""
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--check", action="store_true", help="compare only")
+    check = parser.parse_args().check
+    stale = []
+    for name, model in MODELS.items():
+        path, text = FOLDER / f"{name}.schema.json", render(model)
+        if path.is_file() and path.read_text() == text:
+            continue
+        stale.append(path.name)
+        if not check:
+            FOLDER.mkdir(exist_ok=True)
+            path.write_text(text)
+    if check and stale:
+        print(f"out of date: {', '.join(stale)}; run python scripts/generate_schemas.py")
+        return 1
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())
