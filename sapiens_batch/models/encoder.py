@@ -1,0 +1,150 @@
+"""The Sapiens2 vision transformer: normalised pixels in, tokens out.
+
+Written from the published layout; parameter names are those of the released files. Loading is left
+to `weights`, heads to `heads`. An image's tokens do not depend on its neighbours in the batch.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+import torch
+from torch import Tensor, nn
+
+from sapiens_batch.models.configs import EncoderConfig, RopeDtype
+from sapiens_batch.models.layers import Block, RMSNorm, RotaryEmbedding
+
+TOKENIZER_WINDOWS = 1024
+"""Windows per pass of the tokenizer: bounds its memory, changes nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """What the encoder says about B images.
+
+    Attributes:
+        tokens: (B, 1 + registers + h * w, C) after the final norm.
+        grid: (h, w) of the patch tokens.
+        stages: Tokens after the layers that were asked for, by number of layers passed, each like
+            `tokens`, with the final norm applied.
+    """
+
+    tokens: Tensor
+    grid: tuple[int, int]
+    stages: Mapping[int, Tensor] = field(default_factory=dict)
+
+    @property
+    def cls(self) -> Tensor:
+        """(B, C) class tokens."""
+        return self.tokens[:, 0]
+
+    @property
+    def features(self) -> Tensor:
+        """(B, C, h, w) feature map of the patches."""
+        return self.feature_map(self.tokens)
+
+    def feature_map(self, tokens: Tensor) -> Tensor:
+        """Patches of (B, N, C) tokens as (B, C, h, w)."""
+        patches = tokens[:, -self.grid[0] * self.grid[1] :]
+        return patches.transpose(1, 2).reshape(len(tokens), -1, *self.grid)
+
+    def select(self, start: int, stop: int) -> Encoding:
+        """Images `[start, stop)`."""
+        stages = {stage: tokens[start:stop] for stage, tokens in self.stages.items()}
+        return Encoding(self.tokens[start:stop], self.grid, stages)
+
+
+class PatchEmbedding(nn.Module):
+    """Cuts the image into patches and projects each to a token."""
+
+    def __init__(self, patch: int, dim: int) -> None:
+        super().__init__()
+        self.projection = nn.Conv2d(3, dim, patch, stride=patch)
+
+    def forward(self, pixels: Tensor) -> Tensor:
+        """(B, 3, H, W) to (B, C, h, w)."""
+        out: Tensor = self.projection(pixels)
+        return out
+
+
+class WindowTokenizer(nn.Module):
+    """Summarises each window of patches in one token, as the 4K models do."""
+
+    def __init__(self, config: EncoderConfig) -> None:
+        super().__init__()
+        self.window = config.tokenizer_window
+        self.w_cls = nn.Parameter(torch.zeros(1, 1, config.hidden))
+        self.local_pos_embed = nn.Parameter(torch.zeros(1, self.window**2 + 1, config.hidden))
+        self.blocks = nn.ModuleList(
+            Block(
+                config.hidden,
+                heads=config.heads,
+                kv_heads=config.heads,
+                ffn_hidden=config.ffn_hidden,
+                plain=True,
+            )
+            for _ in range(config.tokenizer_layers)
+        )
+
+    def forward(self, patches: Tensor) -> Tensor:
+        """(B, C, h, w) to (B, C, h / window, w / window)."""
+        B, C, h, w = patches.shape
+        side = self.window
+        rows, columns = h // side, w // side
+        cells = patches.reshape(B, C, rows, side, columns, side)
+        windows = cells.permute(0, 2, 4, 3, 5, 1).reshape(-1, side * side, C)
+        summaries = [self._summarise(part) for part in torch.split(windows, TOKENIZER_WINDOWS)]
+        return torch.cat(summaries).reshape(B, rows, columns, C).permute(0, 3, 1, 2)
+
+    def _summarise(self, windows: Tensor) -> Tensor:
+        cls = self.w_cls.expand(windows.shape[0], -1, -1)
+        x = torch.cat([cls, windows], dim=1) + self.local_pos_embed
+        for block in self.blocks:
+            x = block(x, None)
+        return x[:, 0]
+
+
+class Encoder(nn.Module):
+    """The transformer from pixels to tokens.
+
+    Args:
+        config: Its shape.
+        rope_dtype: Precision of the rotary embedding, see `RotaryEmbedding`.
+    """
+
+    def __init__(self, config: EncoderConfig, *, rope_dtype: RopeDtype = "float32") -> None:
+        super().__init__()
+        self.config = config
+        self.cls_token = nn.Parameter(torch.zeros(1, 1, config.hidden))
+        self.storage_tokens = nn.Parameter(torch.zeros(1, config.registers, config.hidden))
+        self.patch_embed = PatchEmbedding(config.patch, config.hidden)
+        self.tokenizer = WindowTokenizer(config) if config.tokenizer_layers else None
+        self.rope_embed = RotaryEmbedding(config.head_dim, dtype=rope_dtype)
+        self.blocks = nn.ModuleList(
+            Block(config.hidden, heads=config.heads, kv_heads=kv, ffn_hidden=config.ffn_hidden)
+            for kv in config.kv_heads
+        )
+        self.ln1 = RMSNorm(config.hidden)
+
+    def forward(self, pixels: Tensor, stages: Sequence[int] = ()) -> Encoding:
+        """Encode normalised images.
+
+        Args:
+            pixels: (B, 3, H, W) RGB, ImageNet-normalised, in the parameters' dtype; H and W are
+                multiples of the configuration's `cell`.
+            stages: Numbers of layers (1 to L) after which the tokens are wanted too.
+        """
+        patches = self.patch_embed(pixels)
+        if self.tokenizer is not None:
+            patches = self.tokenizer(patches)
+        B, _, h, w = patches.shape
+        prefix = [token.expand(B, -1, -1) for token in (self.cls_token, self.storage_tokens)]
+        x = torch.cat([*prefix, patches.flatten(2).transpose(1, 2)], dim=1)
+        rotation = self.rope_embed((h, w))
+        kept: dict[int, Tensor] = {}
+        for passed, block in enumerate(self.blocks, start=1):
+            x = block(x, rotation)
+            if passed in stages:
+                kept[passed] = self.ln1(x)
+        return Encoding(self.ln1(x), (h, w), kept)

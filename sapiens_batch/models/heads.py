@@ -1,0 +1,130 @@
+"""Task heads: an encoder's feature map in, raw maps out.
+
+Two layouts cover every released task: transposed convolutions (pose, seg) and convolutions with
+pixel shuffles (normal, pointmap, matting, albedo). Parameter names are those of the released files.
+What the raw maps mean is left to the tasks. Norms use the statistics of the image alone, also in
+evaluation, so results do not depend on neighbours in the batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+from torch import Tensor, nn
+
+from sapiens_batch.models.configs import HeadConfig
+from sapiens_batch.models.layers import RMSNorm
+
+
+@dataclass(frozen=True, slots=True)
+class HeadOutput:
+    """Raw output of a head for B images.
+
+    Attributes:
+        maps: (B, K, H, W): heatmaps, logits, or map channels.
+        scale: (B, 1) focal scale of pointmaps, None for other heads.
+    """
+
+    maps: Tensor
+    scale: Tensor | None = None
+
+
+class ChannelNorm(nn.Module):
+    """Root-mean-square norm over the channels of each pixel, as the albedo head has it."""
+
+    def __init__(self, channels: int) -> None:
+        super().__init__()
+        self.norm = RMSNorm(channels)
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise (B, C, H, W)."""
+        out: Tensor = self.norm(x.permute(0, 2, 3, 1)).permute(0, 3, 1, 2)
+        return out
+
+
+def _norm(config: HeadConfig, channels: int) -> nn.Module:
+    return ChannelNorm(channels) if config.kind == "albedo" else nn.InstanceNorm2d(channels)
+
+
+def _convs(config: HeadConfig, channels: tuple[int, ...], kernel: int) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for before, after in pairwise(channels):
+        layers += [nn.Conv2d(before, after, kernel, padding=kernel // 2), _norm(config, after)]
+        layers += [nn.SiLU()]
+    return nn.Sequential(*layers)
+
+
+def _deconvs(config: HeadConfig) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for before, after in pairwise((config.in_channels, *config.upsample_channels)):
+        layers += [nn.ConvTranspose2d(before, after, 4, stride=2, padding=1, bias=False)]
+        layers += [_norm(config, after), nn.SiLU()]
+    return nn.Sequential(*layers)
+
+
+def _shuffle_block(config: HeadConfig, before: int, after: int) -> nn.Sequential:
+    return nn.Sequential(
+        nn.Conv2d(before, 4 * after, 3, padding=1),
+        nn.PixelShuffle(2),
+        _norm(config, after),
+        nn.SiLU(),
+    )
+
+
+class Head(nn.Module):
+    """A head of either layout; the predictor is called `conv_<kind>` as in the files.
+
+    Args:
+        config: Its shape.
+    """
+
+    def __init__(self, config: HeadConfig) -> None:
+        super().__init__()
+        self.config = config
+        stages = (config.in_channels, *config.upsample_channels)
+        if config.upsample == "deconv":
+            self.deconv_layers = _deconvs(config)
+        else:
+            same = (config.in_channels, config.in_channels)
+            self.input_conv = _convs(config, same, 3)
+            self.upsample_blocks = nn.ModuleList(
+                _shuffle_block(config, before, after) for before, after in pairwise(stages)
+            )
+        widths = (stages[-1], *config.conv_channels)
+        self.conv_layers = _convs(config, widths, config.conv_kernel)
+        self.add_module(f"conv_{config.kind}", nn.Conv2d(widths[-1], config.out_channels, 1))
+        if config.scale_hidden:
+            self.scale_conv_layers = _scale_convs(config)
+            self.scale_final_layer = _scale_regressor(config)
+
+    def forward(self, features: Tensor) -> HeadOutput:
+        """Predict maps from the (B, C, h, w) feature map of the encoder."""
+        x = features
+        if self.config.upsample == "deconv":
+            x = self.deconv_layers(x)
+        else:
+            x = self.input_conv(x)
+            for block in self.upsample_blocks:
+                x = block(x)
+        x = self.get_submodule(f"conv_{self.config.kind}")(self.conv_layers(x))
+        if self.config.kind == "matting":
+            x = x.sigmoid()
+        scale = None
+        if self.config.scale_hidden:
+            scale = self.scale_final_layer(self.scale_conv_layers(features))
+        return HeadOutput(x, scale)
+
+
+def _scale_convs(config: HeadConfig) -> nn.Sequential:
+    layers: list[nn.Module] = []
+    for before, after in pairwise((config.in_channels, *config.scale_channels)):
+        layers += [nn.Conv2d(before, after, 1, stride=2), nn.InstanceNorm2d(after), nn.SiLU()]
+    return nn.Sequential(*layers)
+
+
+def _scale_regressor(config: HeadConfig) -> nn.Sequential:
+    layers: list[nn.Module] = [nn.Flatten()]
+    for before, after in pairwise((config.scale_inputs, *config.scale_hidden)):
+        layers += [nn.Linear(before, after), nn.SiLU()]
+    return nn.Sequential(*layers, nn.Linear(config.scale_hidden[-1], 1))

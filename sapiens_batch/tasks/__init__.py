@@ -1,0 +1,27 @@
+"""The label tasks: one module each, and the table that the rest of the program knows them by.
+
+To add a task, write its module, add its line here, and subclass the conformance suite in the tests.
+"""
+
+from __future__ import annotations
+
+from types import MappingProxyType
+from typing import Final
+
+from sapiens_batch.records import TaskName
+from sapiens_batch.tasks.base import Task
+from sapiens_batch.tasks.embedding import EmbeddingTask
+from sapiens_batch.tasks.normal import NormalTask
+from sapiens_batch.tasks.pointmap import PointmapTask
+from sapiens_batch.tasks.pose import PoseTask
+from sapiens_batch.tasks.seg import SegTask
+
+TASKS: Final = MappingProxyType[TaskName, type[Task]](
+    {
+        "embedding": EmbeddingTask,
+        "pose": PoseTask,
+        "seg": SegTask,
+        "normal": NormalTask,
+        "pointmap": PointmapTask,
+    }
+)

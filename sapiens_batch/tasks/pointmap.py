@@ -1,0 +1,111 @@
+"""Metric points: where in the camera's frame each pixel's surface lies.
+
+x points right, y down, z forward, in metres. The head predicts points for a camera with a canonical
+focal length, and the scale that leads from there to the camera that took the image.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from sapiens_batch.errors import WeightsError
+from sapiens_batch.job.spec import TaskSpec
+from sapiens_batch.models.heads import HeadOutput
+from sapiens_batch.models.weights import Checkpoint
+from sapiens_batch.records import (
+    Array,
+    ArrayField,
+    ColumnField,
+    Level,
+    TaskLabels,
+    ViewBatch,
+    ViewKind,
+)
+from sapiens_batch.tasks.base import Outputs, Task
+from sapiens_batch.tasks.dense import (
+    fill_rows,
+    letterbox_content,
+    letterbox_frames,
+    non_finite_problems,
+    to_host,
+)
+
+CANONICAL_FOCAL_PER_WIDTH = 1.0
+"""The canonical camera's focal length over the width of the model input: 768 px of 768."""
+
+
+class PointmapTask(Task):
+    """Metric points of the letterboxed image."""
+
+    name = "pointmap"
+    level = Level.IMAGE
+    view_kind = ViewKind.LETTERBOX
+    head = "pointmap"
+
+    def __init__(self, spec: TaskSpec, checkpoint: Checkpoint) -> None:
+        super().__init__(spec, checkpoint)
+        head = checkpoint.config.head
+        if head is not None and not head.scale_hidden:
+            raise WeightsError(
+                f"tasks.pointmap.checkpoint: {checkpoint.id} lacks the scale branch "
+                "(decode_head.scale_*), without which points are not metric"
+            )
+
+    @property
+    def columns(self) -> tuple[ColumnField, ...]:
+        """Scale and the focal length that it implies."""
+        return (
+            ColumnField("pointmap_scale", "float32", (), "", "canonical over actual focal length"),
+            ColumnField(
+                "pointmap_focal", "float32", (), "px", "implied focal length, source pixels"
+            ),
+        )
+
+    @property
+    def array(self) -> ArrayField:
+        """The points."""
+        return ArrayField(
+            row_shape=(3, *self.checkpoint.config.image_size),
+            dtype=self.spec.dtype,
+            fill_value=float("nan"),
+            dimension_names=("channel", "y", "x"),
+            codec="blosc",
+            unit="m",
+            description="point in the camera's frame: x right, y down, z forward",
+        )
+
+    def decode(self, outputs: Outputs, views: ViewBatch) -> TaskLabels:
+        """Bring the content of (n, 3, h, w) maps to metres."""
+        scale = _scale(outputs.head)  # (n,)
+        metric = outputs.maps / scale[:, None, None, None]
+        # narrowing first: a point beyond the range of float16 is infinite too
+        metric = metric.to(getattr(torch, self.spec.dtype))
+        contents = letterbox_content(metric, views)
+        finite = [bool(content.isfinite().all()) for content in contents]
+        points = [
+            content if good else content[:, :0, :0]
+            for content, good in zip(contents, finite, strict=True)
+        ]
+        rows = fill_rows(points, self.array, metric.device)
+        columns = _camera(np.where(finite, to_host(scale), np.nan), views)
+        problems = non_finite_problems(finite, "metric points")
+        return TaskLabels(columns, to_host(rows), letterbox_frames(views), problems)
+
+
+def _scale(head: HeadOutput | None) -> torch.Tensor:
+    assert head is not None, "the labeler runs the head of a task that has one"
+    assert head.scale is not None, "checked on construction"
+    return head.scale[:, 0]
+
+
+def _camera(scale: Array, views: ViewBatch) -> dict[str, Array]:
+    """Columns from (n,) scales: the focal length is the canonical one over the scale."""
+    canonical = CANONICAL_FOCAL_PER_WIDTH * views.spec.width
+    source_per_view = np.array([affine.scale_x for affine in views.to_source])
+    with np.errstate(divide="ignore"):
+        focal = canonical / scale * source_per_view
+    return {
+        "pointmap_scale": scale.astype(np.float32),
+        "pointmap_focal": focal.astype(np.float32),
+    }

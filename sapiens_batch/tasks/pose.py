@@ -1,0 +1,100 @@
+"""Keypoints of each person, in source pixels.
+
+Heatmaps of a person crop are decoded on the device and mapped through the crop's geometry (UDP). A
+keypoint that the model does not see is missing (NaN), never a made-up position; the reference code
+gives nonsense there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+
+from sapiens_batch.errors import SpecError
+from sapiens_batch.images.geometry import heatmap_map
+from sapiens_batch.job.spec import TaskSpec
+from sapiens_batch.models.heads import HeadOutput
+from sapiens_batch.models.weights import Checkpoint
+from sapiens_batch.records import ColumnField, Level, TaskLabels, ViewBatch, ViewKind
+from sapiens_batch.tasks.base import Outputs, Task
+from sapiens_batch.tasks.dense import to_host
+from sapiens_batch.tasks.heatmaps import decode_heatmaps
+from sapiens_batch.tasks.vocabulary import keypoint_vocabulary
+
+
+class PoseTask(Task):
+    """Keypoints of person crops; 308, 133 or 17 of them have names."""
+
+    name = "pose"
+    level = Level.PERSON
+    view_kind = ViewKind.CROP
+    head = "pose"
+    can_flip = True
+
+    def __init__(self, spec: TaskSpec, checkpoint: Checkpoint) -> None:
+        super().__init__(spec, checkpoint)
+        if spec.flip_test and keypoint_vocabulary(self.num_keypoints) is None:
+            raise SpecError(
+                f"tasks.pose.flip_test: true, but left and right are not known for the "
+                f"{self.num_keypoints} keypoints of {checkpoint.id}"
+            )
+
+    @property
+    def num_keypoints(self) -> int:
+        """Keypoints K of the checkpoint's head."""
+        head = self.checkpoint.config.head
+        assert head is not None, "checked on construction"
+        return head.out_channels
+
+    @property
+    def columns(self) -> tuple[ColumnField, ...]:
+        """Positions and scores."""
+        count = self.num_keypoints
+        return (
+            ColumnField(
+                "keypoints", "float32", (count, 2), "px", "(x, y) in source pixels, NaN if missing"
+            ),
+            ColumnField(
+                "keypoint_scores",
+                "float32",
+                (count,),
+                "",
+                "height of the heatmap's peak, about 0 to 1 but not a probability",
+            ),
+        )
+
+    @property
+    def vocabulary(self) -> Mapping[str, Any]:
+        """Names, flip pairs, skeleton and sigmas."""
+        known = keypoint_vocabulary(self.num_keypoints)
+        if known is None:
+            return {"keypoints": None}
+        return {
+            "keypoints": known["names"],
+            "flip_pairs": known["flip_pairs"],
+            "skeleton": known["skeleton"],
+            "sigmas": known["sigmas"],
+        }
+
+    def decode(self, outputs: Outputs, views: ViewBatch) -> TaskLabels:
+        """Decode (n, K, h, w) heatmaps."""
+        positions, scores = decode_heatmaps(outputs.maps)
+        view_size = (views.spec.height, views.spec.width)
+        heatmap_size = (outputs.maps.shape[-2], outputs.maps.shape[-1])
+        maps = [heatmap_map(crop, view_size, heatmap_size) for crop in views.to_source]
+        found = to_host(positions)  # (n, K, 2) float64
+        source = [affine.apply(xy) for affine, xy in zip(maps, found, strict=True)]
+        keypoints = np.asarray(source, np.float32).reshape(-1, self.num_keypoints, 2)
+        columns = {"keypoints": keypoints, "keypoint_scores": to_host(scores)}
+        return TaskLabels(columns, None, (), (None,) * len(views))
+
+    def merge_mirrored(self, output: HeadOutput, mirrored: HeadOutput) -> HeadOutput:
+        """Average heatmaps after swapping left and right channels of the mirrored ones."""
+        known = keypoint_vocabulary(self.num_keypoints)
+        assert known is not None, "checked on construction"
+        swap = torch.tensor(known["flip_indices"], device=output.maps.device)
+        back = mirrored.maps.flip(-1)[:, swap]
+        return HeadOutput((output.maps + back) / 2)

@@ -1,0 +1,235 @@
+"""Finding, identifying and strictly loading weights files."""
+
+from __future__ import annotations
+
+import json
+import pickle
+from collections.abc import Callable
+from pathlib import Path
+
+import huggingface_hub.constants
+import pytest
+import torch
+from safetensors.torch import save_file
+
+from sapiens_batch.errors import WeightsError
+from sapiens_batch.models.configs import SAPIENS2_ENCODERS, HeadConfig
+from sapiens_batch.models.encoder import Encoder
+from sapiens_batch.models.heads import Head
+from sapiens_batch.models.shapes import infer_config
+from sapiens_batch.models.weights import (
+    check_shapes,
+    load_encoder,
+    load_head,
+    resolve_checkpoint,
+)
+
+CPU = torch.device("cpu")
+Tensors = dict[str, torch.Tensor]
+Save = Callable[..., Path]
+
+
+@pytest.fixture
+def tensors() -> Tensors:
+    """A tiny seg model in the released layout: demo weights under their file names."""
+    checkpoint = resolve_checkpoint("demo", head="seg")
+    encoder = load_encoder(checkpoint, rope_dtype="float32", device=CPU, dtype=torch.float32)
+    head = load_head(checkpoint, device=CPU, dtype=torch.float32)
+    named = {f"backbone.{name}": tensor for name, tensor in encoder.state_dict().items()}
+    return named | {f"decode_head.{name}": tensor for name, tensor in head.state_dict().items()}
+
+
+@pytest.fixture
+def save(tmp_path: Path) -> Save:
+    def write(tensors: Tensors, name: str = "model.safetensors") -> Path:
+        path = tmp_path / name
+        save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, path)
+        return path
+
+    return write
+
+
+def test_the_configuration_is_read_from_the_shapes(tensors: Tensors, save: Save) -> None:
+    config = resolve_checkpoint(str(save(tensors))).config
+    assert (config.encoder.name, config.encoder.layers, config.encoder.heads) == ("custom", 18, 3)
+    assert config.encoder.kv_heads == (3,) * 8 + (1, 1) + (3,) * 8
+    assert config.head == HeadConfig(
+        kind="seg",
+        in_channels=48,
+        out_channels=29,
+        upsample="deconv",
+        upsample_channels=(32, 24, 16, 8),
+        conv_channels=(8,),
+        conv_kernel=1,
+    )
+    assert config.image_size == (1024, 768)
+
+
+def test_the_image_size_comes_from_the_config_beside_the_file(
+    tensors: Tensors, save: Save, tmp_path: Path
+) -> None:
+    save(tensors)
+    (tmp_path / "config.json").write_text(json.dumps({"image_size": [128, 96]}))
+    assert resolve_checkpoint(str(tmp_path)).config.image_size == (128, 96)
+
+
+def test_an_image_size_that_is_not_whole_patches_is_refused(
+    tensors: Tensors, save: Save, tmp_path: Path
+) -> None:
+    save(tensors)
+    (tmp_path / "config.json").write_text(json.dumps({"image_size": [130, 96]}))
+    with pytest.raises(WeightsError, match="multiples of 16"):
+        resolve_checkpoint(str(tmp_path))
+
+
+def test_loading_gives_the_very_tensors_of_the_file(tensors: Tensors, save: Save) -> None:
+    checkpoint = resolve_checkpoint(str(save(tensors)))
+    head = load_head(checkpoint, device=CPU, dtype=torch.float32)
+    encoder = load_encoder(checkpoint, rope_dtype="float32", device=CPU, dtype=torch.float32)
+    loaded = {f"backbone.{name}": tensor for name, tensor in encoder.state_dict().items()}
+    loaded |= {f"decode_head.{name}": tensor for name, tensor in head.state_dict().items()}
+    assert loaded.keys() == tensors.keys()
+    assert all(torch.equal(loaded[name], tensor) for name, tensor in tensors.items())
+
+
+def test_a_file_without_rotary_periods_loads_as_well(tensors: Tensors, save: Save) -> None:
+    periods = tensors.pop("backbone.rope_embed.periods")
+    checkpoint = resolve_checkpoint(str(save(tensors)))
+    encoder = load_encoder(checkpoint, rope_dtype="float32", device=CPU, dtype=torch.float32)
+    torch.testing.assert_close(encoder.rope_embed.periods, periods)
+
+
+def test_half_precision_files_load_in_the_precision_asked_for(tensors: Tensors, save: Save) -> None:
+    path = save({name: tensor.bfloat16() for name, tensor in tensors.items()})
+    head = load_head(resolve_checkpoint(str(path)), device=CPU, dtype=torch.float32)
+    assert head.conv_seg.weight.dtype == torch.float32
+
+
+def test_every_missing_extra_and_misshaped_tensor_is_named(tensors: Tensors, save: Save) -> None:
+    del tensors["backbone.blocks.9.attn.wk.bias"]
+    del tensors["decode_head.deconv_layers.3.weight"]
+    tensors["backbone.blocks.3.surplus"] = torch.zeros(2)
+    tensors["backbone.blocks.4.ln2.weight"] = torch.zeros(47)
+    with pytest.raises(WeightsError) as error:
+        resolve_checkpoint(str(save(tensors)))
+    message = str(error.value)
+    assert "4 tensors differ" in message
+    assert "missing blocks.9.attn.wk.bias (16,)" in message
+    assert "missing decode_head.deconv_layers.3.weight (32, 24, 4, 4)" in message
+    assert "extra blocks.3.surplus (2,)" in message
+    assert "misshaped blocks.4.ln2.weight: (47,), should be (48,)" in message
+
+
+def test_a_file_that_lost_its_last_layer_is_found_out() -> None:
+    with torch.device("meta"):
+        encoder = Encoder(SAPIENS2_ENCODERS["sapiens2-0.1b"])
+    shapes = {
+        name: tuple(tensor.shape)
+        for name, tensor in encoder.state_dict().items()
+        if not name.startswith("blocks.11.")
+    }
+    config = infer_config(shapes, {}, where="it")
+    with pytest.raises(WeightsError, match=r"sapiens2-0\.1b: 17 tensors differ"):
+        check_shapes(shapes, config, where="it")
+
+
+def test_a_truncated_file_is_named(tensors: Tensors, save: Save) -> None:
+    path = save(tensors)
+    path.write_bytes(path.read_bytes()[:-1000])
+    with pytest.raises(WeightsError, match=r"model\.safetensors cannot be read"):
+        resolve_checkpoint(str(path))
+
+
+def test_a_file_that_is_no_safetensors_file_is_named(tmp_path: Path) -> None:
+    path = tmp_path / "model.safetensors"
+    path.write_bytes(b"<html>not found</html>")
+    with pytest.raises(WeightsError, match=r"model\.safetensors cannot be read"):
+        resolve_checkpoint(str(path))
+
+
+@pytest.mark.parametrize("name", ["model.pth", "model.bin", "model.pt"])
+def test_formats_that_can_run_code_are_refused(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_bytes(pickle.dumps({}))
+    with pytest.raises(WeightsError, match="can run code"):
+        resolve_checkpoint(str(tmp_path / name))
+
+
+def test_other_models_are_refused(save: Save) -> None:
+    path = save({"model.embed.weight": torch.zeros(3, 3)})
+    with pytest.raises(WeightsError, match="not a Sapiens2 model"):
+        resolve_checkpoint(str(path))
+
+
+def test_quantised_weights_are_refused(tensors: Tensors, save: Save) -> None:
+    tensors["backbone.ln1.weight"] = torch.zeros(48, dtype=torch.int8)
+    with pytest.raises(WeightsError, match="quantised"):
+        resolve_checkpoint(str(save(tensors)))
+
+
+def test_a_folder_with_several_files_is_ambiguous(
+    tensors: Tensors, save: Save, tmp_path: Path
+) -> None:
+    save(tensors, "a.safetensors")
+    save(tensors, "b.safetensors")
+    with pytest.raises(WeightsError, match=r"a\.safetensors, b\.safetensors"):
+        resolve_checkpoint(str(tmp_path))
+
+
+def test_a_path_that_does_not_exist_is_said_to_be_missing() -> None:
+    with pytest.raises(WeightsError, match="does not exist"):
+        resolve_checkpoint("./nowhere/model.safetensors")
+
+
+def test_a_hub_model_that_cannot_be_reached_says_what_to_do(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    with pytest.raises(WeightsError, match=r"hf download facebook/sapiens2-pose-0\.4b"):
+        resolve_checkpoint("facebook/sapiens2-pose-0.4b")
+
+
+def test_an_encoder_has_one_digest_with_and_without_a_head(tensors: Tensors, save: Save) -> None:
+    task = resolve_checkpoint(str(save(tensors)))
+    alone = {
+        name.removeprefix("backbone."): tensor
+        for name, tensor in tensors.items()
+        if name.startswith("backbone.")
+    }
+    pretrained = resolve_checkpoint(str(save(alone, "pretrain.safetensors")))
+    assert pretrained.config.head is None
+    assert pretrained.encoder_sha256 == task.encoder_sha256
+    assert pretrained.weights_sha256 != task.weights_sha256
+    alone["ln1.weight"] = alone["ln1.weight"] * 1.5
+    changed = resolve_checkpoint(str(save(alone, "changed.safetensors")))
+    assert changed.encoder_sha256 != task.encoder_sha256
+
+
+def test_a_checkpoint_whose_file_changed_after_planning_is_refused(
+    tensors: Tensors, save: Save
+) -> None:
+    checkpoint = resolve_checkpoint(str(save(tensors)))
+    tensors["decode_head.conv_seg.bias"] = torch.ones(29)
+    save(tensors)
+    with pytest.raises(WeightsError, match="the job was planned with"):
+        load_head(checkpoint, device=CPU, dtype=torch.float32)
+
+
+def test_the_demo_has_the_same_weights_everywhere_and_one_encoder_for_all_tasks() -> None:
+    pose = resolve_checkpoint("demo", head="pose")
+    seg = resolve_checkpoint("demo", head="seg")
+    alone = resolve_checkpoint("demo")
+    assert pose.encoder_sha256 == seg.encoder_sha256 == alone.encoder_sha256
+    assert len({pose.weights_sha256, seg.weights_sha256, alone.weights_sha256}) == 3
+    assert pose.encoder_sha256.startswith("cfa714abec66")
+    assert pose.demo
+
+
+def test_every_demo_head_runs_on_the_demo_encoder() -> None:
+    for kind in ("pose", "seg", "normal", "pointmap", "matting", "albedo"):
+        checkpoint = resolve_checkpoint("demo", head=kind)
+        head: Head = load_head(checkpoint, device=CPU, dtype=torch.float32)
+        with torch.inference_mode():
+            output = head(torch.randn(1, 48, 16, 12, generator=torch.Generator().manual_seed(0)))
+        assert output.maps.isfinite().all()
+        assert output.maps.shape[2:] == ((64, 48) if kind == "pose" else (256, 192))

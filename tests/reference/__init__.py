@@ -1,0 +1,1 @@
+"""Tests against reference tensors of the transformers port and the original code."""

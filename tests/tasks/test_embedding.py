@@ -1,0 +1,28 @@
+"""Embeddings from class tokens."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+
+from sapiens_batch.job.spec import TaskSpec
+from sapiens_batch.models.encoder import Encoding
+from sapiens_batch.models.weights import resolve_checkpoint
+from sapiens_batch.tasks.base import Outputs
+from sapiens_batch.tasks.embedding import EmbeddingTask
+from tests.conformance.task_contract import TaskContract
+from tests.tasks.conftest import MakeViews
+
+
+class TestEmbeddingTask(TaskContract):
+    name = "embedding"
+
+
+def test_the_raw_vector_comes_beside_the_unit_vector_where_asked(make_views: MakeViews) -> None:
+    task = EmbeddingTask(TaskSpec(checkpoint="demo", raw=True), resolve_checkpoint("demo"))
+    tokens = torch.zeros(1, 201, 48)
+    tokens[0, 0, :2] = torch.tensor([3.0, -4.0])
+    views = make_views(task.view_spec, [(10, 20)])
+    labels = task.decode(Outputs(Encoding(tokens, (16, 12)), None), views)
+    np.testing.assert_allclose(labels.columns["embedding"][0, :3], [0.6, -0.8, 0], atol=1e-7)
+    np.testing.assert_allclose(labels.columns["embedding_raw"][0, :3], [3, -4, 0])

@@ -1,0 +1,62 @@
+"""Masks and class areas from logits."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+import torch
+
+from sapiens_batch.errors import SpecError, WeightsError
+from sapiens_batch.job.spec import TaskSpec
+from sapiens_batch.models.encoder import Encoding
+from sapiens_batch.models.heads import HeadOutput
+from sapiens_batch.models.weights import resolve_checkpoint
+from sapiens_batch.tasks.base import Outputs
+from sapiens_batch.tasks.seg import SegTask
+from tests.conformance.task_contract import TaskContract
+from tests.tasks.conftest import MakeViews
+
+DEMO = resolve_checkpoint("demo", head="seg")
+
+
+class TestSegTask(TaskContract):
+    name = "seg"
+
+
+def test_a_stretched_half_becomes_half_of_the_undistorted_frame(make_views: MakeViews) -> None:
+    task = SegTask(TaskSpec(checkpoint="demo"), DEMO)
+    maps = torch.zeros(1, 29, 256, 192)
+    maps[0, 4, :128] = 1  # hair above
+    maps[0, 22, 128:] = 1  # torso below
+    outputs = Outputs(Encoding(torch.zeros(1, 201, 48), (16, 12)), HeadOutput(maps))
+    labels = task.decode(outputs, make_views(task.view_spec, [(300, 450)]))
+    frame = labels.frames[0]
+    assert (frame.height, frame.width) == (128, 192)
+    assert frame.to_source.scale_x == 450 / 192
+    assert (labels.array[0, :64, :192] == 4).all()
+    assert (labels.array[0, 64:128, :192] == 22).all()
+    assert labels.columns["seg_class_pixels"][0, [4, 22]].tolist() == [64 * 192, 64 * 192]
+
+
+def test_metadata_names_the_classes_and_their_colours() -> None:
+    metadata = SegTask(TaskSpec(checkpoint="demo"), DEMO).schema.metadata
+    assert metadata["classes"][2] == "Eyeglass"
+    assert metadata["palette_rgb"][1] == [255, 218, 0]
+
+
+def test_weights_of_another_task_are_refused_by_name() -> None:
+    with pytest.raises(WeightsError, match="demo is a normal model"):
+        SegTask(TaskSpec(checkpoint="demo"), resolve_checkpoint("demo", head="normal"))
+
+
+def test_more_classes_than_a_byte_holds_are_refused() -> None:
+    head = replace(DEMO.config.head, out_channels=255)
+    checkpoint = replace(DEMO, config=replace(DEMO.config, head=head))
+    with pytest.raises(WeightsError, match="255 classes"):
+        SegTask(TaskSpec(checkpoint="demo"), checkpoint)
+
+
+def test_a_flip_test_is_refused() -> None:
+    with pytest.raises(SpecError, match=r"tasks\.seg\.flip_test"):
+        SegTask(TaskSpec(checkpoint="demo", flip_test=True), DEMO)
