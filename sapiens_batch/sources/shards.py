@@ -1,0 +1,96 @@
+"""Make shards out of listed objects: one object each, or slices of a listing.
+
+A shard's id comes from content addresses only: its source-relative key, its version and the names
+of its members (invariant I4), never from a position, so that a corpus can move as a whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import Any
+
+from sapiens_batch.errors import InputError
+from sapiens_batch.records import Shard
+from sapiens_batch.storage.inputs import InputObject, stat_input
+
+
+def make_shard_id(key: str, version: str, members: Sequence[str] = ()) -> str:
+    """32 hex digits from the shard's key, version and member names."""
+    return digest([key, version, *members])
+
+
+def digest(names: Iterable[str]) -> str:
+    """32 hex digits from strings, order kept."""
+    whole = hashlib.sha256("\0".join(names).encode("utf-8", "surrogateescape"))
+    return whole.hexdigest()[:32]
+
+
+def object_shard(item: InputObject) -> Shard:
+    """The shard that is one whole object."""
+    shard_id = make_shard_id(item.key, item.version)
+    return Shard(shard_id, item.key, item.uri, item.version, item.size_bytes)
+
+
+def slice_shards(
+    root: str,
+    names: Iterable[str],
+    shard_samples: int,
+    *,
+    listed: Mapping[str, InputObject] | None = None,
+    base_version: str = "",
+) -> Iterator[Shard]:
+    """Cut a listing into shards of `shard_samples` names, in the order given.
+
+    Args:
+        root: Folder or listing that the names are relative to.
+        names: Source-relative image names.
+        shard_samples: Names per shard.
+        listed: What is known of the images by name; a change of size or version gives a new shard.
+            None where looking up every image would be too slow.
+        base_version: Version of the file that lists the names; `<base_version>-` starts the
+            version of every slice, for `check_base_version`.
+    """
+    known = listed or {}
+    remaining = iter(names)
+    while members := tuple(islice(remaining, shard_samples)):
+        objects = [known.get(name) for name in members]
+        facts = [f"{item.size_bytes} {item.version}" if item else "missing" for item in objects]
+        version = digest([*members, *facts]) if listed is not None else digest(members)
+        if base_version:
+            version = f"{digest([base_version])}-{version}"
+        key = f"{members[0]}..{members[-1]}"
+        size_bytes = sum(item.size_bytes for item in objects if item)
+        shard_id = make_shard_id(key, version, members)
+        yield Shard(shard_id, key, root, version, size_bytes, members)
+
+
+def check_object_version(shard: Shard, storage_options: Mapping[str, Any]) -> None:
+    """Refuse to read an object that has changed since it was planned.
+
+    Raises:
+        InputError: The object is gone or has another version.
+        OSError: The store failed in a way that a retry may mend.
+    """
+    version = stat_input(shard.uri, storage_options).version
+    if version != shard.version:
+        raise InputError(_changed(shard.uri, shard.version, version))
+
+
+def check_base_version(shard: Shard, base_version: str) -> None:
+    """Refuse to read a slice whose listing has changed since it was planned.
+
+    Raises:
+        InputError: The listing has another version.
+    """
+    planned = shard.version.partition("-")[0]
+    if digest([base_version]) != planned:
+        raise InputError(_changed(shard.uri, planned, digest([base_version])))
+
+
+def _changed(uri: str, planned: str, found: str) -> str:
+    return (
+        f"{uri} has changed since it was planned: version {found}, planned {planned}; "
+        "put the old object back, or start a job with another output"
+    )
