@@ -1,0 +1,185 @@
+"""The command line: parse, call, show, and return the exit code that says what to do next.
+
+Exit codes: 0 complete; 1 unexpected fault; 2 bad spec, input, weights or output; 3 the spec or the
+input is not the job's; 4 finished over the error budget; 5 incomplete, run the same command again.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from sapiens_batch import __version__
+from sapiens_batch.errors import SapiensBatchError
+from sapiens_batch.job.spec import load_spec
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+    from sapiens_batch.job.receipt import Counts
+    from sapiens_batch.pipeline.progress import Reporter
+    from sapiens_batch.pipeline.run import JobSummary
+
+app = typer.Typer(
+    name="sapiens-batch",
+    help="Label corpora of people images with Sapiens models, resumably, on Ray.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    add_completion=False,
+)
+
+SpecPath = Annotated[Path, typer.Argument(metavar="SPEC", help="The job file (YAML).")]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="FIELD=VALUE", help="Override a field of the job file."),
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
+
+
+def main() -> None:
+    """Entry point: turns our errors into one message and their exit code."""
+    try:
+        app()
+    except SapiensBatchError as error:
+        Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(error))}")
+        sys.exit(error.exit_code)
+
+
+@app.command()
+def run(spec: SpecPath, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """Run a job, or resume it: the same command continues where it stopped."""
+    from sapiens_batch.pipeline.run import run_job
+
+    reporter = _reporter(as_json)
+    try:
+        summary = run_job(load_spec(spec, overrides or ()), reporter)
+    finally:
+        reporter.close()
+    if as_json:
+        print(json.dumps({"event": "summary", **_as_json(summary)}), flush=True)
+    else:
+        _show_summary(summary)
+    raise typer.Exit(summary.exit_code)
+
+
+@app.command()
+def plan(spec: SpecPath, overrides: Overrides = None, as_json: AsJson = False) -> None:
+    """Check a job file, its weights and its input, and show what a run would do."""
+    from sapiens_batch.pipeline.start import resolve
+    from sapiens_batch.pipeline.status import job_plan
+
+    planned = job_plan(resolve(load_spec(spec, overrides or ())))
+    if as_json:
+        print(json.dumps(asdict(planned)))
+        return
+    console = Console(highlight=False)
+    console.print(f"[bold]{planned.name}[/] → {planned.output}", soft_wrap=True)
+    console.print(f"{planned.num_shards} shards, {_bytes(planned.input_bytes)}")
+    table = Table("task", "checkpoint", "architecture", "view", "per", "bytes a row", box=None)
+    for task in planned.tasks:
+        note = " [yellow](random weights)[/]" if task.demo else ""
+        size = _bytes(task.row_bytes)
+        table.add_row(task.task, task.checkpoint + note, task.arch, task.view, task.level, size)
+    console.print(table)
+
+
+@app.command()
+def status(
+    job: Annotated[str, typer.Argument(metavar="JOB", help="A job directory, or a job file.")],
+    as_json: AsJson = False,
+) -> None:
+    """Show what a job has done so far."""
+    from sapiens_batch.job.manifest import Manifest
+    from sapiens_batch.pipeline.status import job_status
+    from sapiens_batch.storage import open_store
+
+    uri, options = job, {}
+    if job.endswith((".yaml", ".yml")):
+        output = load_spec(Path(job)).output
+        uri, options = output.uri, output.storage_options
+    found = job_status(Manifest.open(open_store(uri, options)))
+    if as_json:
+        print(json.dumps({**asdict(found), "counts": found.counts.model_dump()}))
+        return
+    console = Console(highlight=False)
+    console.print(f"[bold]{found.name}[/] in {found.output}", soft_wrap=True)
+    table = _account(found.committed_shards, found.num_shards, found.counts, found.reasons)
+    if found.open_shards:
+        table.add_row("open shards", f"{found.open_shards}", f"{found.open_chunks} chunks labeled")
+    console.print(table)
+    for shard, problem in found.problems:
+        console.print(f"  {shard}: {problem.reason}: {escape(problem.message)}", soft_wrap=True)
+
+
+@app.command()
+def version() -> None:
+    """Print the version."""
+    print(__version__)
+
+
+def _reporter(as_json: bool) -> Reporter:
+    from sapiens_batch.pipeline.progress import JsonReporter, LogReporter, TerminalReporter
+
+    if as_json:
+        return JsonReporter()
+    return TerminalReporter(Console()) if sys.stdout.isatty() else LogReporter()
+
+
+def _as_json(summary: JobSummary) -> dict[str, Any]:
+    values = asdict(summary)
+    values["counts"] = summary.counts.model_dump()
+    return {**values, "complete": summary.complete, "exit_code": summary.exit_code}
+
+
+def _show_summary(summary: JobSummary) -> None:
+    console = Console(highlight=False)
+    if summary.complete and not summary.new_samples:
+        console.print(f"[bold]{summary.name}[/]: nothing left to do")
+    elif summary.complete:
+        console.print(
+            f"[bold]{summary.name}[/]: complete, {summary.new_samples} samples in "
+            f"{summary.elapsed_s:.1f} s"
+        )
+    table = _account(summary.committed_shards, summary.num_shards, summary.counts, summary.reasons)
+    if summary.damaged_shards:
+        table.add_row("damaged shards", f"{summary.damaged_shards}")
+    table.add_row("labels", summary.output)
+    console.print(table)
+    if summary.demo:
+        console.print("[yellow]demo weights: these labels are random and mean nothing[/]")
+    if summary.over_budget:
+        console.print("[red]more samples are quarantined than the job file allows[/]")
+    if not summary.complete:
+        why = f"stopped by {summary.stopped}" if summary.stopped else "some chunks keep failing"
+        console.print(f"[red]incomplete: {why}; run the same command again to continue[/]")
+    for failure in summary.failures:
+        console.print(f"  {failure.stage}: {escape(failure.message)}", soft_wrap=True)
+
+
+def _account(committed: int, planned: int, counts: Counts, reasons: Mapping[str, int]) -> Table:
+    """The account of a job: every sample is ok, empty or quarantined."""
+    shown = ", ".join(f"{reason} {number}" for reason, number in reasons.items())
+    table = Table(show_header=False, box=None, padding=(0, 2))
+    table.add_row("shards", f"{committed} of {planned} committed")
+    table.add_row("samples", f"{counts.samples}")
+    table.add_row("  ok", f"{counts.ok}")
+    table.add_row("  empty", f"{counts.empty}", "no person in the image" if counts.empty else "")
+    table.add_row("  quarantined", f"{counts.quarantined}", shown)
+    table.add_row("persons", f"{counts.persons}")
+    return table
+
+
+def _bytes(size: int) -> str:
+    """A size in decimal units with one digit."""
+    if size < 1000:
+        return f"{size} B"
+    power = min((len(str(size)) - 1) // 3, 5)
+    return f"{size / 1000**power:.1f} {'kMGTP'[power - 1]}B"

@@ -1,0 +1,48 @@
+"""What every worker of a job is given: frozen, picklable, decided on the driver.
+
+Nothing in here depends on the machine that uses it, and nothing is looked up later: what to skip is
+frozen into `ShardTodo`, so that a re-run read task yields exactly what its first run yielded.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from sapiens_batch.job.spec import JobSpec
+from sapiens_batch.models.weights import Checkpoint
+from sapiens_batch.records import LabelSchema, TaskName, ViewSpec
+from sapiens_batch.storage.base import Store
+
+
+@dataclass(frozen=True, slots=True)
+class JobContext:
+    """One job, resolved.
+
+    Attributes:
+        spec: The validated job file, storage options included.
+        checkpoints: The resolved weights of each task.
+        schemas: Label schemas of each task.
+        task_views: The model input that each task needs.
+        finds_persons: Whether persons are asked for.
+        spec_digest: Digest of what decides the labels (I4).
+        store: The job directory.
+    """
+
+    spec: JobSpec
+    checkpoints: Mapping[TaskName, Checkpoint]
+    schemas: Mapping[TaskName, LabelSchema]
+    task_views: Mapping[TaskName, ViewSpec]
+    finds_persons: bool
+    spec_digest: str
+    store: Store
+
+    @property
+    def chunk_samples(self) -> int:
+        """Samples per chunk."""
+        return self.spec.output.chunk_samples
+
+    @property
+    def view_specs(self) -> tuple[ViewSpec, ...]:
+        """The model inputs that the tasks need, each once."""
+        return tuple(dict.fromkeys(self.task_views.values()))

@@ -1,0 +1,115 @@
+"""The job as a Ray Data graph: read, prepare, label, write.
+
+With a target block size of one byte every row is its own block, so a chunk is one block, one task
+and one receipt whatever the cluster does. The graph keeps no state; what is done is in the store.
+"""
+
+from __future__ import annotations
+
+import logging
+import warnings
+from collections.abc import Iterator, Sequence
+from typing import cast
+
+import pyarrow as pa
+import ray
+import ray.data
+
+from sapiens_batch.job.manifest import ShardTodo
+from sapiens_batch.persons import make_person_finder
+from sapiens_batch.pipeline.cells import Outcome, unpack
+from sapiens_batch.pipeline.context import JobContext
+from sapiens_batch.pipeline.label import LabelChunk
+from sapiens_batch.pipeline.prepare import ChunkPreparer
+from sapiens_batch.pipeline.sizing import (
+    LABEL_CPUS,
+    PREPARE_CPUS,
+    READ_CPUS,
+    WRITE_CPUS,
+    Sizing,
+)
+from sapiens_batch.pipeline.source import ShardSource
+from sapiens_batch.pipeline.stages import prepare_chunk, write_chunk
+from sapiens_batch.pipeline.write import ChunkWriter
+from sapiens_batch.sources import with_absolute_addresses
+
+NO_PROGRESS_TIMEOUT_S = 600
+"""A graph without progress for so long fails; the next pass resumes from the receipts."""
+
+
+def configure_ray_data() -> None:
+    """Set the data context that the graph relies on; call once before `build`."""
+    context = ray.data.DataContext.get_current()
+    context.target_max_block_size = 1
+    context.max_errored_blocks = -1
+    context.enable_progress_bars = False
+    context.print_on_execution_start = False
+    context.execution_no_progress_timeout_s = NO_PROGRESS_TIMEOUT_S
+    logging.getLogger("ray.data").setLevel(logging.ERROR)
+    # true of every small job, and nothing that a user can or should change
+    warnings.filterwarnings("ignore", message="The maximum number of concurrent tasks")
+
+
+def build(context: JobContext, todo: Sequence[ShardTodo], sizing: Sizing) -> ray.data.Dataset:
+    """The graph over some shards; nothing runs until it is iterated."""
+    strategy = {
+        name: ray.data.TaskPoolStrategy(size=size)
+        for name, size in (("prepare", sizing.prepare_tasks), ("write", sizing.write_tasks))
+    }
+    actors = ray.data.ActorPoolStrategy(
+        size=sizing.label_actors,
+        max_concurrent_calls_per_actor=2,
+    )
+    # relative addresses mean the driver's folder, which workers do not share
+    addressed = with_absolute_addresses(context.spec.source)
+    source = ShardSource(addressed, context.chunk_samples, todo)
+    fixed = {"batch_size": 1, "batch_format": "pyarrow"}
+    dataset: ray.data.Dataset = (
+        ray.data.read_datasource(
+            source,
+            override_num_blocks=1,
+            concurrency=min(sizing.read_tasks, len(todo)),
+            num_cpus=READ_CPUS,
+        )
+        .map_batches(
+            prepare_chunk,
+            fn_kwargs={"preparer": _preparer(context)},
+            num_cpus=PREPARE_CPUS,
+            compute=strategy["prepare"],
+            **fixed,
+        )
+        .map_batches(
+            LabelChunk,
+            fn_constructor_kwargs={"context": context, "num_threads": sizing.threads_per_actor},
+            num_cpus=LABEL_CPUS,
+            num_gpus=sizing.gpus_per_actor,
+            compute=actors,
+            **fixed,
+        )
+        .map_batches(
+            write_chunk,
+            fn_kwargs={"writer": _writer(context)},
+            num_cpus=WRITE_CPUS,
+            compute=strategy["write"],
+            **fixed,
+        )
+    )
+    return dataset
+
+
+def _preparer(context: JobContext) -> ChunkPreparer:
+    finder = make_person_finder(context.spec.persons_section) if context.finds_persons else None
+    return ChunkPreparer(finder, context.view_specs)
+
+
+def _writer(context: JobContext) -> ChunkWriter:
+    columns = context.spec.source.columns
+    return ChunkWriter(context.store, context.schemas, columns, context.chunk_samples)
+
+
+def outcomes(dataset: ray.data.Dataset) -> Iterator[Outcome]:
+    """Run the graph and yield what became of each chunk, in order of completion."""
+    batches = dataset.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0)
+    for table in batches:
+        outcome: Outcome = unpack(cast(pa.Table, table))
+        yield outcome

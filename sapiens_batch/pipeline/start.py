@@ -1,0 +1,153 @@
+"""Everything that is decided before a worker starts: weights, inputs, output, what is left to do.
+
+Checks come in the order in which a person can mend them (spec, weights, input, output), all of them
+before Ray is started. Imports no ray, so `plan` and refusals are quick.
+"""
+
+from __future__ import annotations
+
+import platform
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from importlib.metadata import version
+from itertools import islice
+
+from sapiens_batch.errors import DriftError
+from sapiens_batch.job import schema as schema_json
+from sapiens_batch.job.manifest import JobDocument, Manifest
+from sapiens_batch.job.plan import PlanDrift, compare, write_plan
+from sapiens_batch.job.spec import JobSpec, differences, digest
+from sapiens_batch.labeler import describe
+from sapiens_batch.pipeline.context import JobContext
+from sapiens_batch.records import Level, Shard, TaskName
+from sapiens_batch.sources import make_source
+from sapiens_batch.storage import keys, open_store
+from sapiens_batch.tasks.base import Task
+
+SHOWN_DIFFERENCES = 20
+
+
+@dataclass(frozen=True, slots=True)
+class ResolvedJob:
+    """A spec with its weights and inputs found.
+
+    Attributes:
+        spec: The validated job file.
+        tasks: The tasks, described without weights in memory.
+        shards: The input as it is listed now, sorted by key.
+    """
+
+    spec: JobSpec
+    tasks: Mapping[TaskName, Task]
+    shards: tuple[Shard, ...]
+
+    @property
+    def digest_fields(self) -> dict[str, object]:
+        """What decides the labels (I4)."""
+        weights = {name: task.checkpoint.weights_sha256 for name, task in self.tasks.items()}
+        return self.spec.digest_fields(weights)
+
+    @property
+    def finds_persons(self) -> bool:
+        """Whether persons are asked for: by a task, or by a `persons` section."""
+        by_task = any(task.schema.level is Level.PERSON for task in self.tasks.values())
+        return by_task or self.spec.persons is not None
+
+
+def resolve(spec: JobSpec) -> ResolvedJob:
+    """Find the weights and list the input of a job; nothing is written.
+
+    Raises:
+        WeightsError: A checkpoint is missing, damaged or of the wrong shape.
+        InputError: The input cannot be listed, or there is none.
+    """
+    tasks = describe(spec.tasks)
+    shards = make_source(spec.source).plan()
+    return ResolvedJob(spec, tasks, tuple(islice(shards, spec.source.limit)))
+
+
+def open_job(job: ResolvedJob) -> tuple[JobContext, Manifest]:
+    """Create the job directory, or open it after checking that spec and input are the same.
+
+    Raises:
+        DriftError: The spec or the input changed since the job was started; shows how.
+        StorageError: The output cannot be written.
+    """
+    output = job.spec.output
+    store = open_store(output.uri, output.storage_options)
+    spec_digest = digest(job.digest_fields)
+    if store.exists(keys.JOB):
+        manifest = Manifest.open(store)
+    else:
+        capabilities = store.probe()
+        manifest = Manifest.create(store, _document(job, spec_digest, asdict(capabilities)))
+    _check_spec(manifest, job, spec_digest)
+    _plan(manifest, job)
+    context = JobContext(
+        spec=job.spec,
+        checkpoints={name: task.checkpoint for name, task in job.tasks.items()},
+        schemas={name: task.schema for name, task in job.tasks.items()},
+        task_views={name: task.view_spec for name, task in job.tasks.items()},
+        finds_persons=job.finds_persons,
+        spec_digest=spec_digest,
+        store=store,
+    )
+    return context, manifest
+
+
+def _document(job: ResolvedJob, spec_digest: str, capabilities: dict[str, object]) -> JobDocument:
+    return JobDocument(
+        name=job.spec.name,
+        spec={**job.spec.public_dict(), "digest_fields": job.digest_fields},
+        spec_digest=spec_digest,
+        schemas=tuple(schema_json.to_json(task.schema) for task in job.tasks.values()),
+        extra_columns=tuple(job.spec.source.columns),
+        capabilities=capabilities,
+        licences={task.checkpoint.id: task.checkpoint.licence for task in job.tasks.values()},
+        versions={
+            "python": platform.python_version(),
+            **{name: version(name) for name in ("sapiens-batch", "torch", "ray", "zarr")},
+        },
+    )
+
+
+def _check_spec(manifest: Manifest, job: ResolvedJob, spec_digest: str) -> None:
+    if manifest.job.spec_digest == spec_digest:
+        return
+    lines = differences(manifest.job.spec["digest_fields"], job.digest_fields)
+    raise DriftError(
+        f"the spec is not the one that {manifest.store.uri} was started with:\n"
+        + _listed(lines)
+        + "\nUndo the change, or give the changed job another `output.uri`."
+    )
+
+
+def _plan(manifest: Manifest, job: ResolvedJob) -> None:
+    """Plan the input, add what is new to an old plan, refuse what changed."""
+    number = len(manifest.plans())
+    if number == 0:
+        write_plan(manifest.store, job.shards, number=0, source=job.spec.source.uris)
+        return
+    drift = compare(manifest.shards(), job.shards)
+    _check_input(manifest, drift)
+    if drift.new:
+        write_plan(manifest.store, drift.new, number=number, source=job.spec.source.uris)
+
+
+def _check_input(manifest: Manifest, drift: PlanDrift) -> None:
+    if not drift.changed and not drift.missing:
+        return
+    lines = [f"changed: {new.key}: {old.version} -> {new.version}" for old, new in drift.changed]
+    lines += [f"missing: {shard.key}" for shard in drift.missing]
+    raise DriftError(
+        f"the input is not the one that {manifest.store.uri} was planned with:\n"
+        + _listed(lines)
+        + "\nRestore the input, or label what it is now with another `output.uri`."
+    )
+
+
+def _listed(lines: list[str]) -> str:
+    shown = [f"  {line}" for line in lines[:SHOWN_DIFFERENCES]]
+    if len(lines) > SHOWN_DIFFERENCES:
+        shown.append(f"  and {len(lines) - SHOWN_DIFFERENCES} more")
+    return "\n".join(shown)

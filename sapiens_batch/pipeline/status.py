@@ -1,0 +1,146 @@
+"""What a job has done so far, from its directory alone, and what one would do, from its spec.
+
+Reads commits and the keys of receipts; starts nothing, writes nothing, imports no ray.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+
+import numpy as np
+
+from sapiens_batch.job.commit import Commit
+from sapiens_batch.job.manifest import Manifest
+from sapiens_batch.job.receipt import Counts
+from sapiens_batch.pipeline.start import ResolvedJob
+from sapiens_batch.records import LabelSchema, Problem
+
+
+@dataclass(frozen=True, slots=True)
+class JobStatus:
+    """Where a job stands.
+
+    Attributes:
+        name: The job's name.
+        output: Address of the job directory.
+        num_shards: Planned shards.
+        committed_shards: Visible shards.
+        open_shards: Shards without a commit.
+        open_chunks: Labeled chunks of open shards, kept for the next run.
+        counts: Samples of visible shards by status, and persons.
+        reasons: Quarantined samples by reason.
+        problems: (shard key, problem) of shards with damage that belongs to no sample.
+    """
+
+    name: str
+    output: str
+    num_shards: int
+    committed_shards: int
+    open_shards: int
+    open_chunks: int
+    counts: Counts
+    reasons: dict[str, int]
+    problems: tuple[tuple[str, Problem], ...]
+
+
+def job_status(manifest: Manifest) -> JobStatus:
+    """Where a job stands now.
+
+    Raises:
+        ProtocolError: A stored document is damaged.
+    """
+    todo = manifest.todo()
+    commits = list(manifest.commits())
+    return JobStatus(
+        name=manifest.job.name,
+        output=manifest.store.uri,
+        num_shards=sum(plan.num_shards for plan in manifest.plans()),
+        committed_shards=len(commits),
+        open_shards=len(todo),
+        open_chunks=sum(len(item.done_chunks) for item in todo),
+        counts=sum((commit.counts for commit in commits), Counts()),
+        reasons=count_reasons(commits),
+        problems=tuple(
+            (commit.shard_key, problem) for commit in commits for problem in commit.problems
+        ),
+    )
+
+
+def count_reasons(commits: list[Commit]) -> dict[str, int]:
+    """Quarantined samples of some commits by reason, reasons sorted."""
+    reasons: Counter[str] = Counter()
+    for commit in commits:
+        reasons.update(commit.reasons)
+    return dict(sorted(reasons.items()))
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPlan:
+    """What one task will do.
+
+    Attributes:
+        task: The task.
+        checkpoint: What the job file named.
+        arch: Name of the encoder's architecture.
+        view: The model input.
+        level: Whether it labels images or persons.
+        row_bytes: Bytes of one label row before compression.
+        demo: Whether the weights are random.
+    """
+
+    task: str
+    checkpoint: str
+    arch: str
+    view: str
+    level: str
+    row_bytes: int
+    demo: bool
+
+
+@dataclass(frozen=True, slots=True)
+class JobPlan:
+    """What a job would do.
+
+    Attributes:
+        name: The job's name.
+        output: Address of the job directory.
+        num_shards: Shards of the input.
+        input_bytes: Their size.
+        tasks: What each task will do.
+    """
+
+    name: str
+    output: str
+    num_shards: int
+    input_bytes: int
+    tasks: tuple[TaskPlan, ...]
+
+
+def job_plan(job: ResolvedJob) -> JobPlan:
+    """What a resolved job would do."""
+    return JobPlan(
+        name=job.spec.name,
+        output=job.spec.output.uri,
+        num_shards=len(job.shards),
+        input_bytes=sum(shard.size_bytes for shard in job.shards),
+        tasks=tuple(
+            TaskPlan(
+                task=name,
+                checkpoint=task.checkpoint.id,
+                arch=task.checkpoint.config.encoder.name,
+                view=task.view_spec.name,
+                level=str(task.level),
+                row_bytes=_row_bytes(task.schema),
+                demo=task.checkpoint.demo,
+            )
+            for name, task in job.tasks.items()
+        ),
+    )
+
+
+def _row_bytes(schema: LabelSchema) -> int:
+    fields = [(column.dtype, column.shape) for column in schema.table_columns]
+    if schema.array is not None:
+        fields.append((schema.array.dtype, schema.array.row_shape))
+    return sum(int(np.dtype(dtype).itemsize * np.prod(shape, initial=1)) for dtype, shape in fields)

@@ -1,0 +1,162 @@
+"""From a labeled chunk to durable objects: array objects, table parts, then the receipt.
+
+Every object is created once (I6). Array objects have the name that standard Zarr gives them, so two
+attempts at a chunk meet: the first one's object stays, and a later attempt adopts it after checking
+that it holds every row that the tables will point at. Table parts carry a unique name. The receipt
+comes last and makes the chunk done; whoever loses the race for it removes its own parts.
+"""
+
+from __future__ import annotations
+
+import time
+import uuid
+from collections import Counter
+from collections.abc import Mapping, Sequence
+
+import numcodecs.blosc
+import pyarrow as pa
+
+from sapiens_batch.errors import ProtocolError
+from sapiens_batch.job.receipt import Counts, Receipt, StoredObject, now
+from sapiens_batch.pipeline.cells import LabeledChunk
+from sapiens_batch.pipeline.faults import reach
+from sapiens_batch.pipeline.tables import array_rows, images_table, persons_table, settle
+from sapiens_batch.records import LabelSchema, Level, Problem, Status, TaskName
+from sapiens_batch.sinks import parquet, zarr
+from sapiens_batch.storage import Store, keys
+
+
+class ChunkWriter:
+    """Writes labeled chunks of one job.
+
+    Args:
+        store: The job directory.
+        schemas: Label schemas of the job.
+        extra_columns: Source columns that the `images` table keeps.
+        chunk_samples: Samples per chunk, which is rows per outer shard of an array.
+    """
+
+    def __init__(
+        self,
+        store: Store,
+        schemas: Mapping[TaskName, LabelSchema],
+        extra_columns: Sequence[str],
+        chunk_samples: int,
+    ) -> None:
+        self._store = store
+        self._schemas = schemas
+        self._chunk_samples = chunk_samples
+        self._table_schemas = {
+            level: parquet.table_schema(level, list(schemas.values()), extra_columns)
+            for level in Level
+        }
+
+    def write(self, chunk: LabeledChunk) -> Receipt:
+        """Store a chunk and its receipt; returns the receipt that counts, ours or a rival's.
+
+        Raises:
+            StorageError: The store failed; what was written is harmless.
+            ProtocolError: An array object of another attempt is no array object.
+        """
+        started = time.perf_counter()
+        numcodecs.blosc.use_threads = False  # chunks are encoded in many processes, one core each
+        header = chunk.header
+        receipt_key = keys.receipt(header.shard_id, header.index)
+        if self._store.exists(receipt_key):
+            return Receipt.from_bytes(self._store.read(receipt_key), key=receipt_key)
+        reach("before-data")
+        chunk = settle(chunk, self._schemas)
+        arrays, chunk = self._write_arrays(chunk)
+        reach("after-arrays")
+        parts = self._write_parts(chunk)
+        reach("after-parts")
+        timings = {**chunk.timings_s, "write": time.perf_counter() - started}
+        receipt = _receipt(chunk, parts, arrays, timings)
+        if self._store.create(receipt_key, receipt.to_bytes()):
+            reach("after-receipt")
+            return receipt
+        for part in parts.values():
+            self._store.delete(part.key)
+        return Receipt.from_bytes(self._store.read(receipt_key), key=receipt_key)
+
+    def _write_arrays(self, chunk: LabeledChunk) -> tuple[dict[str, StoredObject], LabeledChunk]:
+        stored: dict[str, StoredObject] = {}
+        for schema in self._schemas.values():
+            if schema.array is None:
+                continue
+            rows, data = array_rows(chunk, schema)
+            if not rows:
+                continue
+            encoded = zarr.encode_shard(schema.array, rows, data, self._chunk_samples)
+            key = keys.array_chunk(
+                schema.task, chunk.header.shard_id, chunk.header.index, len(schema.array.row_shape)
+            )
+            num_rows = len(rows)
+            if not self._store.create(key, encoded):
+                encoded = self._store.read(key)
+                present = self._adopted_rows(encoded, key)
+                chunk = settle(chunk, self._schemas, _conflicts(rows, present, key))
+                num_rows = sum(present)
+            stored[schema.task] = StoredObject.describe(key, encoded, rows=num_rows)
+        return stored, chunk
+
+    def _adopted_rows(self, encoded: bytes, key: str) -> list[bool]:
+        """Which rows an earlier attempt's object holds."""
+        try:
+            return zarr.present_rows(encoded, self._chunk_samples)
+        except ValueError as error:
+            raise ProtocolError(f"{key}: an earlier attempt left garbage: {error}") from error
+
+    def _write_parts(self, chunk: LabeledChunk) -> dict[str, StoredObject]:
+        tables: dict[Level, pa.Table] = {
+            Level.IMAGE: images_table(chunk, self._schemas, self._table_schemas[Level.IMAGE]),
+            Level.PERSON: persons_table(chunk, self._schemas, self._table_schemas[Level.PERSON]),
+        }
+        attempt = uuid.uuid4().hex
+        parts = {}
+        for level, table in tables.items():
+            if level is Level.PERSON and table.num_rows == 0:
+                continue
+            data = parquet.encode(table)
+            key = keys.part(level.table, chunk.header.shard_id, chunk.header.index, attempt)
+            if not self._store.create(key, data):
+                raise ProtocolError(f"{key}: the name of a new part is taken")
+            parts[level.table] = StoredObject.describe(key, data, rows=table.num_rows)
+        return parts
+
+
+def _conflicts(rows: Sequence[int], present: Sequence[bool], key: str) -> dict[int, Problem]:
+    """Rows that this attempt labeled and the object of an earlier one does not hold."""
+    message = f"{key}: an earlier attempt stored no row for this sample; retry the sample"
+    return {row: Problem("storage.row_conflict", message) for row in rows if not present[row]}
+
+
+def _receipt(
+    chunk: LabeledChunk,
+    parts: Mapping[str, StoredObject],
+    arrays: Mapping[str, StoredObject],
+    timings_s: Mapping[str, float],
+) -> Receipt:
+    header = chunk.header
+    statuses = Counter(sample.status for sample in chunk.samples)
+    reasons = Counter(sample.problem.reason for sample in chunk.samples if sample.problem)
+    return Receipt(
+        shard_id=header.shard_id,
+        chunk=header.index,
+        start=header.start,
+        stop=header.stop,
+        last=header.last,
+        write_id=uuid.uuid4().hex,
+        counts=Counts(
+            ok=statuses[Status.OK],
+            empty=statuses[Status.EMPTY],
+            quarantined=statuses[Status.QUARANTINED],
+            persons=parts[Level.PERSON.table].rows if Level.PERSON.table in parts else 0,
+        ),
+        reasons=dict(sorted(reasons.items())),
+        problems=header.problems,
+        parts=dict(parts),
+        arrays=dict(arrays),
+        timings_s=dict(timings_s),
+        created=now(),
+    )

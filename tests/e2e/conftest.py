@@ -1,0 +1,120 @@
+"""Real jobs: one Ray for the session, corpora made from the bundled photos."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import tarfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from sapiens_batch.job.spec import JobSpec, parse_spec
+from sapiens_batch.pipeline.progress import Progress
+from sapiens_batch.samples import build
+
+TASKS = ("embedding", "pose", "seg", "normal", "pointmap")
+
+
+class Recorder:
+    """A reporter that keeps what it is told."""
+
+    def __init__(self) -> None:
+        self.messages: list[str] = []
+        self.updates = 0
+
+    def message(self, text: str) -> None:
+        self.messages.append(text)
+
+    def update(self, progress: Progress) -> None:
+        self.updates += 1
+
+    def close(self) -> None:
+        pass
+
+
+@pytest.fixture(scope="session")
+def ray_cluster() -> Iterator[None]:
+    """One local Ray for all jobs of the session, with as little memory as they need."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
+    import ray
+
+    ray.init(
+        address="local",
+        num_cpus=4,
+        object_store_memory=512 << 20,
+        include_dashboard=False,
+        log_to_driver=False,
+    )
+    yield
+    ray.shutdown()
+
+
+@pytest.fixture
+def recorder() -> Recorder:
+    return Recorder()
+
+
+@pytest.fixture(scope="session")
+def photos() -> dict[str, bytes]:
+    """The bundled photos by key, the truncated one among them."""
+    files = build.members()
+    return {Path(name).stem: data for name, data in files.items() if name.endswith(".jpg")}
+
+
+@pytest.fixture(scope="session")
+def boxes() -> dict[str, list[list[float]]]:
+    """COCO xywh boxes of the bundled photos by key."""
+    files = build.members()
+    found = {Path(name).stem: data for name, data in files.items() if name.endswith(".json")}
+    return {key: json.loads(data)["boxes"] for key, data in found.items()}
+
+
+def write_tar(path: Path, files: dict[str, bytes]) -> Path:
+    """A tar with these members in this order."""
+    with tarfile.open(path, "w") as tar:
+        for name, data in files.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(data)
+            tar.addfile(member, io.BytesIO(data))
+    return path
+
+
+def write_parquet(
+    path: Path, photos: dict[str, bytes], boxes: dict[str, list[list[float]]]
+) -> Path:
+    """A Parquet file as Hugging Face writes one, with a boxes column."""
+    images = [{"bytes": data, "path": f"{key}.jpg"} for key, data in photos.items()]
+    table = pa.table(
+        {
+            "key": list(photos),
+            "image": pa.array(images, pa.struct([("bytes", pa.binary()), ("path", pa.string())])),
+            "boxes": pa.array(
+                [boxes.get(key, []) for key in photos], pa.list_(pa.list_(pa.float32()))
+            ),
+        }
+    )
+    pq.write_table(table, path)
+    return path
+
+
+@pytest.fixture
+def make_spec(tmp_path: Path) -> Callable[..., JobSpec]:
+    """Build a job over some source that writes below `tmp_path`."""
+
+    def make(source: dict[str, Any], **changes: Any) -> JobSpec:
+        values: dict[str, Any] = {
+            "name": "test",
+            "source": source,
+            "tasks": {task: {"checkpoint": "demo"} for task in TASKS},
+            "output": {"uri": str(tmp_path / "labels"), "chunk_samples": 2},
+        }
+        return parse_spec(values | changes)
+
+    return make

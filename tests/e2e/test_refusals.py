@@ -1,0 +1,103 @@
+"""What a person sees who got something wrong: one screen, a reason, the right exit code."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+import yaml
+
+from sapiens_batch.samples import build
+
+COMMAND = "from sapiens_batch.cli import main; main()"
+Run = Callable[..., tuple[int, str]]
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Run:
+    """Run the command on a job file with changed sections; exit code and all it printed."""
+
+    def run_with(*arguments: str, **changes: Any) -> tuple[int, str]:
+        spec = {
+            "name": "refused",
+            "source": {"format": "webdataset", "uri": str(build.SHARD), "boxes": "boxes"},
+            "tasks": {"seg": {"checkpoint": "demo"}},
+            "output": {"uri": str(tmp_path / "labels")},
+        } | changes
+        path = tmp_path / "job.yaml"
+        path.write_text(yaml.safe_dump(spec))
+        done = subprocess.run(
+            [sys.executable, "-c", COMMAND, "run", str(path), *arguments],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            env=os.environ | {"COLUMNS": "100", "HF_HUB_OFFLINE": "1"},
+            text=True,
+            timeout=120,
+            check=False,
+        )
+        print(done.stdout)
+        return done.returncode, done.stdout
+
+    return run_with
+
+
+def assert_refused(outcome: tuple[int, str], exit_code: int, *expected: str) -> None:
+    code, text = outcome
+    assert code == exit_code
+    assert "Traceback" not in text
+    assert len(text.splitlines()) <= 24
+    flat = " ".join(text.split())
+    for part in expected:
+        assert part in flat
+
+
+def test_a_typo_names_the_field_and_the_likely_one(run: Run) -> None:
+    outcome = run(source={"format": "webdataset", "uri": "x.tar", "boxs": "boxes"})
+    assert_refused(outcome, 2, "source.boxs: no such field", "did you mean `boxes`")
+
+
+def test_a_missing_input_names_the_address(run: Run, tmp_path: Path) -> None:
+    outcome = run(source={"format": "webdataset", "uri": f"{tmp_path}/nothing-{{0..3}}.tar"})
+    assert_refused(outcome, 2, "nothing-")
+
+
+def test_an_unwritable_output_names_the_folder(run: Run, tmp_path: Path) -> None:
+    blocked = tmp_path / "file"
+    blocked.write_text("not a folder")
+    assert_refused(run(output={"uri": str(blocked / "labels")}), 2, str(blocked))
+
+
+def test_a_corrupt_checkpoint_names_the_file(run: Run, tmp_path: Path) -> None:
+    weights = tmp_path / "model.safetensors"
+    weights.write_bytes(b"\x08\x00\x00\x00\x00\x00\x00\x00{broken}")
+    outcome = run(tasks={"seg": {"checkpoint": str(weights)}})
+    assert_refused(outcome, 2, "model.safetensors", "cannot be read")
+
+
+def test_a_checkpoint_that_is_nowhere_says_what_to_do(run: Run) -> None:
+    outcome = run(tasks={"seg": {"checkpoint": "facebook/sapiens2-seg-0.4b"}})
+    assert_refused(outcome, 2, "facebook/sapiens2-seg-0.4b", "HF_HUB_OFFLINE")
+
+
+def test_a_missing_image_column_names_the_columns_that_exist(run: Run, tmp_path: Path) -> None:
+    pq.write_table(pa.table({"picture": [b"x"], "id": ["a"]}), tmp_path / "in.parquet")
+    source = {"format": "parquet", "uri": str(tmp_path / "in.parquet"), "image": ["image"]}
+    assert_refused(run(source=source), 2, "image", "picture", "id")
+
+
+def test_a_missing_job_file_is_named(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-c", COMMAND, "run", "absent.yaml"],
+        capture_output=True,
+        text=True,
+        check=False,
+        cwd=tmp_path,
+    )
+    assert_refused((done.returncode, done.stdout + done.stderr), 2, "absent.yaml")
