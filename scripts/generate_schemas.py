@@ -17,10 +17,12 @@ from sapiens_batch.job.commit import Commit
 from sapiens_batch.job.manifest import JobDocument
 from sapiens_batch.job.plan import PlanDocument
 from sapiens_batch.job.receipt import Receipt
+from sapiens_batch.job.spec import JobSpec
 
 FOLDER = Path(__file__).resolve().parent.parent / "schemas"
 
 MODELS: dict[str, type[BaseModel]] = {
+    "spec": JobSpec,
     "job": JobDocument,
     "plan": PlanDocument,
     "receipt": Receipt,

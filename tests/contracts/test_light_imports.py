@@ -1,0 +1,28 @@
+"""Reading labels and refusing a bad job file are quick because they import little."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+
+
+def modules_after(statement: str) -> set[str]:
+    code = f"{statement}\nimport sys\nprint('\\n'.join(sys.modules))"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    return set(done.stdout.split())
+
+
+@pytest.mark.parametrize(
+    ("statement", "absent"),
+    [
+        ("from sapiens_batch.labelset import open_labels", {"ray", "torch", "cv2"}),
+        ("import sapiens_batch.cli", {"ray", "torch", "pyarrow", "zarr"}),
+        ("import sapiens_batch.pipeline.stages", {"torch"}),
+        ("import sapiens_batch.pipeline.start", {"ray"}),
+        ("import sapiens_batch.labeler", {"ray", "fsspec"}),
+    ],
+)
+def test_a_light_module_leaves_heavy_ones_alone(statement: str, absent: set[str]) -> None:
+    assert not absent & modules_after(statement)
