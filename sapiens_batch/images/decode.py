@@ -13,7 +13,6 @@ import io
 import struct
 import warnings
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import cv2
 import numpy as np
@@ -21,41 +20,18 @@ from PIL import ExifTags, Image, ImageFile
 
 from sapiens_batch.errors import SampleError
 from sapiens_batch.images import pixels
+from sapiens_batch.images.colour import to_srgb
+from sapiens_batch.images.decoded import ColourProfile, DecodedImage, DecodeOptions
+from sapiens_batch.images.reduction import NEVER, reduction_for
 from sapiens_batch.images.sniff import sniff_format
 from sapiens_batch.records import Array
 
+DEFAULT_OPTIONS = DecodeOptions()
 
-@dataclass(frozen=True, slots=True)
-class DecodeLimits:
-    """The largest image that is decoded; larger ones are quarantined as `decode.too_large`.
-
-    Attributes:
-        max_pixels: Height times width. The default is where Pillow itself refuses (0.5 GB as RGB).
-        max_side: Longest side, px. The default is the limit of the JPEG format.
-    """
-
-    max_pixels: int = 178_956_970
-    max_side: int = 65_535
-
-
-@dataclass(frozen=True, slots=True)
-class DecodedImage:
-    """An upright image.
-
-    Attributes:
-        pixels: (H, W, 3) uint8 RGB, contiguous, orientation applied, alpha laid over white.
-        orientation: EXIF orientation as stored, 1 to 8; 1 where it is missing or not legal.
-        format: Format by content, for example `JPEG`.
-        decoder: Library that made the pixels, `opencv` or `pillow`.
-    """
-
-    pixels: Array
-    orientation: int
-    format: str
-    decoder: str
-
-
-DEFAULT_LIMITS = DecodeLimits()
+# OpenCV's flags for libjpeg's scaled decoding; they combine with the colour flags.
+_REDUCED_FLAGS = {1: 0, 2: 16, 4: 32, 8: 64}
+# These plugins turn the image while loading, and forget what was stored.
+_TURNED_BY_PILLOW = frozenset({"TIFF", "HEIF"})
 
 _UPRIGHT: dict[int, Callable[[Array], Array]] = {
     2: lambda image: cv2.flip(image, 1),
@@ -68,17 +44,25 @@ _UPRIGHT: dict[int, Callable[[Array], Array]] = {
 }
 
 
-def decode(encoded: bytes, *, limits: DecodeLimits = DEFAULT_LIMITS) -> DecodedImage:
+def decode(
+    encoded: bytes,
+    *,
+    options: DecodeOptions = DEFAULT_OPTIONS,
+    crop_density: float = NEVER,
+) -> DecodedImage:
     """Decode the first frame of an image file.
 
     Args:
         encoded: The file's bytes.
-        limits: The largest image that may be decoded.
+        options: Limits, background, and whether and how far the image may be reduced.
+        crop_density: The most view pixels per source pixel that crops of this image will need;
+            without knowing it the image is never reduced.
 
     Raises:
         SampleError: With the reason `decode.empty` (no bytes), `decode.unknown_format` (not an
             image), `decode.unsupported` (an image of a kind that is not decoded),
-            `decode.too_large` (over `limits`), `decode.truncated` (cut short) or `decode.corrupt`.
+            `decode.too_large` (over the limits), `decode.truncated` (cut short) or
+            `decode.corrupt`.
     """
     if not encoded:
         raise SampleError("decode.empty", "the image has 0 bytes; write the file again")
@@ -88,70 +72,131 @@ def decode(encoded: bytes, *, limits: DecodeLimits = DEFAULT_LIMITS) -> DecodedI
         # checked here.
         warnings.simplefilter("ignore")
         try:
-            return _decode(encoded, name, limits)
+            return _decode(encoded, name, options, crop_density)
         except SampleError:
             raise
         except Exception as error:  # damaged files make the plugins raise almost any type
             raise _explain(error, encoded, name) from error
 
 
-def _decode(encoded: bytes, name: str, limits: DecodeLimits) -> DecodedImage:
+def _decode(encoded: bytes, name: str, options: DecodeOptions, density: float) -> DecodedImage:
     image = _open(encoded, name)
-    _check_size(image.size, name, limits)
-    if name == "TIFF":
-        orientation = _stored_orientation(image)  # Pillow turns TIFF while loading, and forgets it
-        rgb, decoder = _load(encoded, image, name), "pillow"
-    else:
-        fast = _decode_jpeg(encoded, image) if name == "JPEG" else None
-        stored = _load(encoded, image, name) if fast is None else fast
-        decoder = "pillow" if fast is None else "opencv"
+    _check_size(image.size, name, options)
+    orientation = _stored_orientation(image) if name in _TURNED_BY_PILLOW else None
+    stored, profile, decoder, reduction = _load(encoded, image, name, options, density)
+    if orientation is None:
         orientation = _stored_orientation(image)
-        rgb = _UPRIGHT[orientation](stored) if orientation in _UPRIGHT else stored
-    return DecodedImage(np.ascontiguousarray(rgb), orientation, name, decoder)
+        upright = _UPRIGHT[orientation](stored) if orientation in _UPRIGHT else stored
+    else:
+        upright = stored
+    size = (upright.shape[0], upright.shape[1])
+    if reduction > 1:
+        size = (image.width, image.height) if orientation >= 5 else (image.height, image.width)
+    return DecodedImage(
+        pixels=np.ascontiguousarray(upright),
+        size=size,
+        reduction=reduction,
+        orientation=orientation,
+        format=name,
+        decoder=decoder,
+        animated=_has_more_frames(image),
+        colour_profile=profile,
+    )
 
 
-def _load(encoded: bytes, image: ImageFile.ImageFile, name: str) -> Array:
+def _load(
+    encoded: bytes,
+    image: ImageFile.ImageFile,
+    name: str,
+    options: DecodeOptions,
+    density: float,
+) -> tuple[Array, ColourProfile, str, int]:
+    """Pixels as stored, what became of the colour profile, the library, and the reduction."""
+    if name == "JPEG":
+        reduction = _reduction(image, options, density)
+        fast = _decode_jpeg(encoded, image, reduction)
+        if fast is not None:
+            return *_to_srgb(fast, image.info.get("icc_profile")), "opencv", reduction
     if name == "PNG":
         _open(encoded, name).verify()  # loading skips the checksums of image data
     image.load()
-    return pixels.to_rgb(image)
+    rgb, profile = pixels.to_rgb(image, background=options.background)
+    return rgb, profile, "pillow-heif" if name == "HEIF" else "pillow", 1
+
+
+def _to_srgb(rgb: Array, profile: bytes | None) -> tuple[Array, ColourProfile]:
+    if not profile:
+        return rgb, "none"
+    converted, found = to_srgb(Image.fromarray(rgb), profile)
+    return (np.asarray(converted), found) if found == "converted" else (rgb, found)
+
+
+def _reduction(image: ImageFile.ImageFile, options: DecodeOptions, density: float) -> int:
+    if not options.scaled:
+        return 1
+    turned = _stored_orientation(image) >= 5
+    size = (image.width, image.height) if turned else (image.height, image.width)
+    return reduction_for(size, options.image_views, density)
 
 
 def _open(encoded: bytes, name: str) -> ImageFile.ImageFile:
     """Parse the header with the one plugin for this format, which names what it dislikes."""
+    if name == "HEIF":
+        return _open_heif(encoded)
     if name not in Image.OPEN:
         Image.init()
     plugin, _ = Image.OPEN[name]
     return plugin(io.BytesIO(encoded), "")
 
 
-def _check_size(size: tuple[int, int], name: str, limits: DecodeLimits) -> None:
+def _open_heif(encoded: bytes) -> ImageFile.ImageFile:
+    try:
+        import pillow_heif
+    except ImportError as error:
+        raise SampleError(
+            "decode.unsupported",
+            "HEIF is decoded by the extra `heif` only: install sapiens-batch[heif], or convert "
+            "the image to JPEG",
+        ) from error
+    pillow_heif.options.DECODE_THREADS = 1
+    plugin: type[ImageFile.ImageFile] = pillow_heif.HeifImageFile
+    return plugin(io.BytesIO(encoded))
+
+
+def _check_size(size: tuple[int, int], name: str, options: DecodeOptions) -> None:
     width, height = size
-    if width * height > limits.max_pixels or max(size) > limits.max_side:
+    if width * height > options.max_pixels or max(size) > options.max_side:
         raise SampleError(
             "decode.too_large",
-            f"{name} of {width} x {height} px; the limits are {limits.max_pixels} px in all and "
-            f"{limits.max_side} px a side; scale it down or raise the limits",
+            f"{name} of {width} x {height} px; the limits are {options.max_pixels} px in all and "
+            f"{options.max_side} px a side; scale it down or raise the limits",
         )
 
 
-def _decode_jpeg(encoded: bytes, image: ImageFile.ImageFile) -> Array | None:
+def _decode_jpeg(encoded: bytes, image: ImageFile.ImageFile, reduction: int) -> Array | None:
     """Decode a plain JPEG with OpenCV: the same pixels as Pillow's in half the time.
 
     Returns:
-        (H, W, 3) uint8 as stored, or None where OpenCV refuses or is known to differ; Pillow then
-        decides, and names the reason if it refuses too.
+        (h, w, 3) uint8 as stored, h and w reduced and rounded up, or None where OpenCV refuses or
+        is known to differ; Pillow then decides, and names the reason if it refuses too.
     """
     if image.mode not in {"RGB", "L"}:
         return None
-    flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION
+    flags = cv2.IMREAD_COLOR_RGB | cv2.IMREAD_IGNORE_ORIENTATION | _REDUCED_FLAGS[reduction]
     try:
         rgb: Array | None = cv2.imdecode(np.frombuffer(encoded, np.uint8), flags)
     except cv2.error:
         return None
-    if rgb is None or rgb.shape != (image.height, image.width, 3):
+    if rgb is None or rgb.shape != (-(-image.height // reduction), -(-image.width // reduction), 3):
         return None
     return rgb
+
+
+def _has_more_frames(image: ImageFile.ImageFile) -> bool:
+    try:
+        return bool(getattr(image, "is_animated", False))
+    except Exception:  # it looks at later frames, whose damage says nothing about the first one
+        return False
 
 
 def _stored_orientation(image: ImageFile.ImageFile) -> int:

@@ -10,6 +10,7 @@ centres of the outermost pixels coincide, hence the `size - 1`.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 
 from sapiens_batch.records import Affine, Frame, Region
@@ -57,7 +58,7 @@ def letterbox(source_size: Size, view_size: Size) -> tuple[Region, Affine]:
     """
     height, width = fit_size(source_size, view_size)
     content = Region((view_size[0] - height) // 2, (view_size[1] - width) // 2, height, width)
-    to_content = Affine(1.0, 1.0, -float(content.left), -float(content.top))
+    to_content = translation(-content.left, -content.top)
     return content, to_content.then(stretch_map(source_size, (height, width)))
 
 
@@ -98,6 +99,44 @@ def crop_map(
         left + width / 2 - span_x / 2,
         top + height / 2 - span_y / 2,
     )
+
+
+def reduced_map(reduction: int) -> Affine:
+    """The map from the pixels of a reduced image to its source: blocks of `reduction` pixels.
+
+    Not a `stretch_map`: where the source's size is no multiple, the last pixel covers less.
+    """
+    return Affine(reduction, reduction, (reduction - 1) / 2, (reduction - 1) / 2)
+
+
+def covering_region(
+    box_xywh: Sequence[float], source_size: Size, *, multiple_of: int = 1
+) -> Region:
+    """The smallest rectangle of whole pixels that holds the visible part of a box.
+
+    Args:
+        box_xywh: (4,) COCO box in source pixels; a part of it lies inside the image.
+        source_size: (height, width) of the source image, px.
+        multiple_of: Of which the edges are multiples, as far as the image reaches.
+
+    Returns:
+        At least one pixel, inside the image.
+    """
+    left, top, width, height = (float(value) for value in box_xywh)
+    rows = _covering_range(top, top + height, source_size[0], multiple_of)
+    columns = _covering_range(left, left + width, source_size[1], multiple_of)
+    return Region(rows[0], columns[0], rows[1] - rows[0], columns[1] - columns[0])
+
+
+def _covering_range(start: float, stop: float, length: int, step: int) -> tuple[int, int]:
+    first = math.floor(min(max(start, 0), length - 1) / step) * step
+    last = min(length, math.ceil(min(max(stop, 0), length) / step) * step)
+    return first, max(last, first + 1)
+
+
+def translation(left: float, top: float) -> Affine:
+    """The map that moves the origin to (left, top)."""
+    return Affine(1.0, 1.0, float(left), float(top))
 
 
 def heatmap_map(crop: Affine, view_size: Size, heatmap_size: Size) -> Affine:

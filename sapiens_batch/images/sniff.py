@@ -35,8 +35,10 @@ _SIGNATURES = {
     b"%PDF": "PDF",
 }
 
-DECODABLE = frozenset({"JPEG", "PNG", "GIF", "BMP", "TIFF", "PPM", "WEBP", "AVIF"})
-"""Formats that are decoded; the names are Pillow's."""
+_HEIF_BRANDS = (b"heic", b"heix", b"hevc", b"hevx", b"heim", b"heis", b"mif1", b"msf1")
+
+DECODABLE = frozenset({"JPEG", "PNG", "GIF", "BMP", "TIFF", "PPM", "WEBP", "AVIF", "HEIF"})
+"""Formats that are decoded; the names are Pillow's. HEIF needs the extra `heif`."""
 
 
 def sniff_format(encoded: bytes) -> str:
@@ -75,4 +77,7 @@ def _riff_or_box(head: bytes) -> str | None:
     if head[4:8] != b"ftyp":
         return None
     # The major brand may be the generic `mif1`; then the compatible brands tell.
-    return "AVIF" if b"avif" in head[8:] or b"avis" in head[8:] else "HEIF or other ISO media"
+    brands = head[8:]
+    if b"avif" in brands or b"avis" in brands:
+        return "AVIF"
+    return "HEIF" if any(brand in brands for brand in _HEIF_BRANDS) else "another ISO media file"

@@ -3,20 +3,30 @@
 Follows the preprocessing that the models were published with, by choice of the transformers port or
 of the original code; they differ in filters, not in geometry. Normalising pixels is left to the
 labeler, dropping degenerate boxes to `persons`. A view depends on the image, the spec and the box
-alone (I7).
+alone (I7). Its map leads to pixels of the full source, also where the image was decoded smaller.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TypeVar
 
 import cv2
 import numpy as np
-from PIL import Image
 
 from sapiens_batch.errors import SpecError
-from sapiens_batch.images.geometry import Size, crop_map, letterbox, stretch_map
+from sapiens_batch.images.antialias import resize_antialiased
+from sapiens_batch.images.decoded import DecodedImage
+from sapiens_batch.images.geometry import (
+    Size,
+    covering_region,
+    crop_map,
+    letterbox,
+    reduced_map,
+    stretch_map,
+    translation,
+)
 from sapiens_batch.images.resample import Kernel, sample_crop
 from sapiens_batch.records import Affine, Array, Preprocess, Region, View, ViewKind, ViewSpec
 
@@ -35,67 +45,139 @@ _STRETCH_FILTERS = {
 _ENLARGING_KERNELS: dict[str, Kernel] = {"": "bicubic", "v1": "bilinear"}
 
 
-def make_view(image: Array, spec: ViewSpec, box: Array | None = None) -> View:
+def make_view(image: DecodedImage | Array, spec: ViewSpec, box: Array | None = None) -> View:
     """Make one model input.
 
     Args:
-        image: (H, W, 3) uint8 RGB, upright, H and W at least 1.
+        image: An upright image, or (H, W, 3) uint8 RGB pixels of one at full size.
         spec: What to make.
-        box: (4,) COCO xywh in pixels of `image`, finite and of positive size; for crops only.
+        box: (4,) COCO xywh in source pixels, finite, of positive size and partly inside the image.
+            Crops are cut around it; other views show the whole pixels that its visible part
+            touches instead of the whole image.
 
     Returns:
-        The canvas in uint8 RGB with its map to `image`. `content` is the whole canvas except for
-        letterboxed views; what a crop shows outside the image is black.
+        The canvas in uint8 RGB with its map to the source. `content` is the whole canvas except
+        for letterboxed views; what a crop shows outside the image is black.
 
     Raises:
         SpecError: The spec names a variant that the original code does not have, or a crop has no
             box.
     """
-    size = (spec.height, spec.width)
+    source = _source(image)
+    to_source, content = map_view(source.size, source.reduction, spec, box)
+    if spec.kind is ViewKind.CROP:
+        return View(_cropped(source, spec, to_source), to_source, content)
+    shown = source if box is None else source.cut(box)
     if spec.kind is ViewKind.LETTERBOX:
-        content, to_source = letterbox(_size_of(image), size)
-        return View(_letterboxed(image, spec, content), to_source, content)
+        return View(_letterboxed(shown, spec, content), to_source, content)
+    return View(_stretched(shown, spec), to_source, content)
+
+
+def map_view(
+    source_size: Size, reduction: int, spec: ViewSpec, box: Array | None = None
+) -> tuple[Affine, Region]:
+    """Where a view lies in the source, without making it.
+
+    Args:
+        source_size: (height, width) of the upright source, px.
+        reduction: Source pixels per decoded pixel along each axis.
+        spec: What the view is.
+        box: As for `make_view`.
+
+    Returns:
+        The map from view pixels to source pixels, and the part of the view that shows the image.
+
+    Raises:
+        SpecError: A crop has no box.
+    """
+    size = (spec.height, spec.width)
     whole = Region(0, 0, spec.height, spec.width)
-    if spec.kind is ViewKind.STRETCH:
-        return View(_stretched(image, spec), stretch_map(_size_of(image), size), whole)
+    if spec.kind is ViewKind.CROP:
+        if box is None:
+            raise SpecError(f"view {spec.name} is cut around a person, but no box was given")
+        return crop_map(box.tolist(), size), whole
+    region = _region(source_size, reduction, box)
+    shown_size = (region.height, region.width)
+    if spec.kind is ViewKind.LETTERBOX:
+        content, to_shown = letterbox(shown_size, size)
+    else:
+        content, to_shown = whole, stretch_map(shown_size, size)
+    return to_shown.then(translation(region.left, region.top)), content
+
+
+def _region(source_size: Size, reduction: int, box: Array | None) -> Region:
+    """The source pixels that a view of the image, or of a box, shows."""
     if box is None:
-        raise SpecError(f"view {spec.name} is cut around a person, but no box was given")
-    to_source = crop_map(box.tolist(), size)
-    return View(_cropped(image, spec, to_source), to_source, whole)
+        return Region(0, 0, *source_size)
+    return covering_region(box.tolist(), source_size, multiple_of=reduction)
 
 
-def _size_of(image: Array) -> Size:
-    return image.shape[0], image.shape[1]
+@dataclass(frozen=True, slots=True)
+class _Source:
+    """Pixels of an image, or of a rectangle of it.
+
+    Attributes:
+        pixels: (h, w, 3) uint8.
+        size: (height, width) in source pixels.
+        reduction: Source pixels per pixel along each axis.
+    """
+
+    pixels: Array
+    size: Size
+    reduction: int
+
+    def cut(self, box: Array) -> _Source:
+        step = self.reduction
+        region = _region(self.size, step, box)
+        rows = slice(region.top // step, -(-(region.top + region.height) // step))
+        columns = slice(region.left // step, -(-(region.left + region.width) // step))
+        pixels = np.ascontiguousarray(self.pixels[rows, columns])
+        return _Source(pixels, (region.height, region.width), step)
 
 
-def _letterboxed(image: Array, spec: ViewSpec, content: Region) -> Array:
+def _source(image: DecodedImage | Array) -> _Source:
+    if isinstance(image, DecodedImage):
+        return _Source(image.pixels, image.size, image.reduction)
+    return _Source(image, (image.shape[0], image.shape[1]), 1)
+
+
+def _letterboxed(source: _Source, spec: ViewSpec, content: Region) -> Array:
     size = (content.height, content.width)
     if spec.preprocess is Preprocess.ORIGINAL:
-        resized = cv2.resize(image, size[::-1], interpolation=cv2.INTER_LINEAR)
+        resized = cv2.resize(source.pixels, size[::-1], interpolation=cv2.INTER_LINEAR)
     else:
-        resized = _resize_antialiased(image, size)
+        resized = _resize(source, size)
     canvas = np.zeros((spec.height, spec.width, 3), np.uint8)
     bottom, right = content.top + content.height, content.left + content.width
     canvas[content.top : bottom, content.left : right] = resized
     return canvas
 
 
-def _stretched(image: Array, spec: ViewSpec) -> Array:
+def _stretched(source: _Source, spec: ViewSpec) -> Array:
     size = (spec.height, spec.width)
     if spec.preprocess is Preprocess.TRANSFORMERS:
-        return _resize_antialiased(image, size)
+        return _resize(source, size)
     shrinking, other = _of_variant(_STRETCH_FILTERS, spec.variant, spec)
-    wide = spec.width < image.shape[1]
-    resized: Array = cv2.resize(image, size[::-1], interpolation=shrinking if wide else other)
+    wide = spec.width < source.size[1]
+    resized: Array = cv2.resize(
+        source.pixels, size[::-1], interpolation=shrinking if wide else other
+    )
     return resized
 
 
-def _cropped(image: Array, spec: ViewSpec, to_source: Affine) -> Array:
+def _resize(source: _Source, size: Size) -> Array:
+    height, width = source.size
+    extent = (height / source.reduction, width / source.reduction)
+    return resize_antialiased(source.pixels, size, extent=extent)
+
+
+def _cropped(source: _Source, spec: ViewSpec, to_source: Affine) -> Array:
     variant = spec.variant if spec.preprocess is Preprocess.ORIGINAL else ""
     kernel = _of_variant(_ENLARGING_KERNELS, variant, spec)
-    if max(to_source.scale_x, to_source.scale_y) > 1:
+    to_pixels = to_source.then(reduced_map(source.reduction).inverse())
+    if max(to_pixels.scale_x, to_pixels.scale_y) > 1:
         kernel = "bilinear"
-    return sample_crop(image, to_source, (spec.height, spec.width), kernel=kernel)
+    return sample_crop(source.pixels, to_pixels, (spec.height, spec.width), kernel=kernel)
 
 
 def _of_variant(table: Mapping[str, T], variant: str, spec: ViewSpec) -> T:
@@ -106,13 +188,3 @@ def _of_variant(table: Mapping[str, T], variant: str, spec: ViewSpec) -> T:
             f"use one of {known}"
         )
     return table[variant]
-
-
-def _resize_antialiased(image: Array, size: Size) -> Array:
-    """Bilinear resize with antialiasing, half-pixel centres: what torchvision does on uint8."""
-    picture = Image.fromarray(image)
-    if image.shape[1] < size[1] and image.shape[0] > size[0]:
-        # Pillow blends columns first, which would blow a narrow, tall image up to full width
-        # at full height.
-        picture = picture.resize((image.shape[1], size[0]), Image.Resampling.BILINEAR)
-    return np.array(picture.resize(size[::-1], Image.Resampling.BILINEAR))

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 from sapiens_batch.job.spec import PersonsSpec
 from sapiens_batch.persons.base import PersonFinder
+from sapiens_batch.persons.detector import DetectorPersonFinder
 from sapiens_batch.persons.given import GivenPersonFinder
 from sapiens_batch.persons.whole_image import WholeImagePersonFinder
 
 _FINDERS: dict[str, type[PersonFinder]] = {
     "source": GivenPersonFinder,
     "whole_image": WholeImagePersonFinder,
+    "detector": DetectorPersonFinder,
 }
 
 
 def make_person_finder(spec: PersonsSpec) -> PersonFinder:
     """Make the finder that the `persons` section of a job file asks for."""
-    return _FINDERS[spec.origin](max_persons=spec.max_persons)
+    return _FINDERS[spec.origin](spec)

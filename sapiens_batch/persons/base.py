@@ -1,19 +1,36 @@
-"""The contract of a person finder, and the rules that hold for boxes of every origin.
+"""The contract of a person finder.
 
-Cutting crops is left to `images`, rows to the pipeline. Invariant: every box that leaves a finder
-is finite, of positive size and touches the image; a box that does not is named in `problems`, never
-mended and never dropped in silence.
+Rules that hold for boxes of every origin are in `boxes`, cutting crops is left to `images`, rows to
+the pipeline. Invariant: every box of `Persons.boxes` is finite, of positive size and touches the
+image; a box that is not is named in `refused`, never mended and never dropped in silence.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Sequence
 from dataclasses import dataclass
 
-import numpy as np
-
-from sapiens_batch.errors import SampleError
+from sapiens_batch.images.decoded import DecodedImage
+from sapiens_batch.job.spec import PersonsSpec
 from sapiens_batch.records import Array, Problem, Sample
+
+
+@dataclass(frozen=True, slots=True)
+class RefusedPerson:
+    """A box that no crop can be cut from; it keeps a row that says why.
+
+    Attributes:
+        number: Position in the list that the box came from.
+        box: (4,) float32, as given.
+        score: float32 scalar, NaN where unknown.
+        problem: What is wrong with it.
+    """
+
+    number: int
+    box: Array
+    score: Array
+    problem: Problem
 
 
 @dataclass(frozen=True, slots=True)
@@ -23,88 +40,53 @@ class Persons:
     Attributes:
         boxes: (P, 4) float32 COCO xywh in source pixels; they may reach out of the image.
         scores: (P,) float32, NaN where unknown.
-        problems: One for each box that was dropped as unusable.
+        numbers: P positions in the list that the boxes came from.
+        refused: Boxes of that list that are unusable.
         truncated: Whether usable boxes were dropped because there were too many.
+        invented: Whether nobody was found and the whole image is taken as one person, as the job
+            asks.
     """
 
     boxes: Array
     scores: Array
-    problems: tuple[Problem, ...] = ()
+    numbers: tuple[int, ...]
+    refused: tuple[RefusedPerson, ...] = ()
     truncated: bool = False
+    invented: bool = False
 
 
 class PersonFinder(ABC):
     """One origin of person boxes. Subclasses are picklable.
 
     Args:
-        max_persons: The most boxes of one image that are kept.
+        spec: The `persons` section of the job.
     """
 
-    def __init__(self, *, max_persons: int) -> None:
-        self.max_persons = max_persons
+    def __init__(self, spec: PersonsSpec) -> None:
+        self.spec = spec
+
+    @property
+    def batch_images(self) -> int:
+        """How many images `find` is best given at a time; all of them are in memory then."""
+        return 1
 
     @abstractmethod
-    def find(self, sample: Sample, image: Array) -> Persons:
-        """Find the persons of one image.
+    def find(
+        self, samples: Sequence[Sample], images: Sequence[DecodedImage]
+    ) -> list[Persons | Problem]:
+        """Find the persons of some images.
 
         Args:
-            sample: The sample, with the boxes that its source gives.
-            image: (H, W, 3) uint8 RGB, upright.
+            samples: The samples, with the boxes that their source gives.
+            images: The decoded images, one for each sample.
 
-        Raises:
-            SampleError: What the source says about persons makes no sense as a whole.
+        Returns:
+            For each image its persons, or why what the source says makes no sense as a whole.
         """
 
+    def boxes_before_decoding(self, sample: Sample) -> Array | None:
+        """(P, 4) boxes that are known without the pixels, or None where they are not.
 
-def keep_usable(
-    boxes: Array, scores: Array | None, image_size: tuple[int, int], *, max_persons: int
-) -> Persons:
-    """Drop boxes that no crop can be cut from, then the worst ones of too many.
-
-    Args:
-        boxes: (P, 4) COCO xywh in source pixels, any values.
-        scores: (P,), or None where unknown. Of too many boxes those with the best scores stay;
-            boxes without a score come last, in their order.
-        image_size: (height, width) of the upright image, px.
-        max_persons: The most boxes to keep.
-
-    Raises:
-        SampleError: `person.malformed_boxes` where the shapes are not (P, 4) and (P,).
-    """
-    boxes = np.asarray(boxes, np.float32)
-    boxes = boxes.reshape(0, 4) if boxes.size == 0 else boxes
-    known = np.full(len(boxes), np.nan) if scores is None else scores
-    known = np.asarray(known, np.float32)
-    if boxes.ndim != 2 or boxes.shape[1] != 4 or known.shape != (len(boxes),):
-        raise SampleError(
-            "person.malformed_boxes",
-            f"boxes of shape {boxes.shape} with scores of shape {known.shape}; give one "
-            "[left, top, width, height] and at most one score per person",
-        )
-    usable = _usable(boxes, image_size)
-    problems = tuple(_problem(boxes[i], int(i), image_size) for i in np.flatnonzero(~usable))
-    kept = np.flatnonzero(usable)
-    truncated = len(kept) > max_persons
-    if truncated:
-        rank = np.where(np.isnan(known[kept]), -np.inf, known[kept])
-        best = np.argsort(-rank, kind="stable")[:max_persons]
-        kept = kept[np.sort(best)]
-    return Persons(boxes[kept], known[kept], problems, truncated)
-
-
-def _usable(boxes: Array, image_size: tuple[int, int]) -> Array:
-    height, width = image_size
-    left, top, box_width, box_height = boxes.T.astype(np.float64)
-    finite = np.isfinite(boxes).all(axis=1)
-    sized = (box_width > 0) & (box_height > 0)
-    reaches = (left + box_width > 0) & (top + box_height > 0)
-    return np.asarray(finite & sized & reaches & (left < width) & (top < height))
-
-
-def _problem(box: Array, position: int, image_size: tuple[int, int]) -> Problem:
-    return Problem(
-        "person.degenerate_box",
-        f"box {position} is {[float(value) for value in box]} (left, top, width, height) on an "
-        f"image of {image_size[1]} x {image_size[0]} px; it needs finite numbers, a positive size "
-        "and a part inside the image",
-    )
+        They decide how far an image may be reduced while it is decoded, nothing else.
+        """
+        return None

@@ -5,16 +5,19 @@ Chosen in the job file only, never a fallback for an image in which nobody was f
 
 from __future__ import annotations
 
-import numpy as np
+from collections.abc import Sequence
 
+from sapiens_batch.images.decoded import DecodedImage
 from sapiens_batch.persons.base import PersonFinder, Persons
-from sapiens_batch.records import Array, Sample
+from sapiens_batch.persons.boxes import whole_image
+from sapiens_batch.records import Problem, Sample
 
 
 class WholeImagePersonFinder(PersonFinder):
     """Takes the whole image as one box of unknown score."""
 
-    def find(self, sample: Sample, image: Array) -> Persons:
+    def find(
+        self, samples: Sequence[Sample], images: Sequence[DecodedImage]
+    ) -> list[Persons | Problem]:
         """See `PersonFinder.find`."""
-        box = np.array([[0, 0, image.shape[1], image.shape[0]]], np.float32)
-        return Persons(box, np.full(1, np.nan, np.float32))
+        return [whole_image(image.size) for image in images]

@@ -13,10 +13,11 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from PIL import Image
+from PIL import Image, ImageCms
 
 from sapiens_batch.errors import SampleError
-from sapiens_batch.images.decode import DecodeLimits, decode
+from sapiens_batch.images.decode import decode
+from sapiens_batch.images.decoded import DecodeOptions
 from sapiens_batch.records import Array
 from sapiens_batch.samples.build import PHOTOS
 
@@ -35,7 +36,7 @@ def gradient() -> Image.Image:
     return Image.fromarray(np.stack([x * 10, y * 15, x + y], axis=-1).astype(np.uint8))
 
 
-def refused(encoded: bytes, **options: DecodeLimits) -> SampleError:
+def refused(encoded: bytes, **options: DecodeOptions) -> SampleError:
     with pytest.raises(SampleError) as caught:
         decode(encoded, **options)
     return caught.value
@@ -137,12 +138,59 @@ def test_cmyk_jpegs_have_their_colours() -> None:
     assert np.abs(decoded.pixels.astype(int) - (255, 0, 0)).max() <= 3
 
 
-def test_the_first_frame_of_an_animation_counts() -> None:
+@pytest.mark.parametrize("format_name", ["PNG", "WEBP", "GIF"])
+def test_alpha_is_laid_over_the_background_of_the_job(format_name: str) -> None:
+    encoded = encode(Image.new("RGBA", (4, 4), (200, 0, 0, 0)), format_name)
+    options = DecodeOptions(background=(10, 20, 30))
+    assert (decode(encoded, options=options).pixels == (10, 20, 30)).all()
+
+
+def test_the_first_frame_of_an_animation_counts_and_is_flagged() -> None:
     frames = [Image.new("RGB", (8, 8), colour) for colour in ("red", "lime")]
     for name in ("GIF", "WEBP", "PNG"):
         options = {"lossless": True} if name == "WEBP" else {}
         encoded = encode(frames[0], name, save_all=True, append_images=frames[1:], **options)
-        assert (decode(encoded).pixels == (255, 0, 0)).all()
+        decoded = decode(encoded)
+        assert (decoded.pixels == (255, 0, 0)).all()
+        assert decoded.animated
+        assert not decode(encode(frames[0], name)).animated
+
+
+def test_an_image_in_another_colour_space_becomes_srgb(shared: Path) -> None:
+    wide = decode((shared / "torture" / "jpeg_icc_display_p3.jpg").read_bytes())
+    same = decode((shared / "torture" / "jpeg_exif_orient_3.jpg").read_bytes())
+    assert wide.colour_profile == "converted"
+    np.testing.assert_allclose(cv2.mean(wide.pixels)[:3], cv2.mean(same.pixels)[:3], atol=0.5)
+
+
+def test_an_srgb_profile_changes_nothing() -> None:
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("sRGB")).tobytes()
+    tagged = decode(encode(gradient(), "PNG", icc_profile=profile))
+    np.testing.assert_array_equal(tagged.pixels, np.array(gradient()))
+    assert tagged.colour_profile == "srgb"
+    assert decode(encode(gradient(), "PNG")).colour_profile == "none"
+
+
+@pytest.mark.parametrize("profile", [bytes(128), b"no profile", bytes(1_000_000)])
+def test_a_damaged_profile_is_ignored_and_said_so(profile: bytes) -> None:
+    decoded = decode(encode(gradient(), "PNG", icc_profile=profile))
+    np.testing.assert_array_equal(decoded.pixels, np.array(gradient()))
+    assert decoded.colour_profile == "ignored"
+
+
+def test_a_profile_of_another_colour_space_than_the_pixels_is_ignored() -> None:
+    profile = ImageCms.ImageCmsProfile(ImageCms.createProfile("LAB")).tobytes()
+    assert decode(encode(gradient(), "PNG", icc_profile=profile)).colour_profile == "ignored"
+
+
+def test_heif_is_decoded_where_its_extra_is_installed() -> None:
+    pillow_heif = pytest.importorskip("pillow_heif", reason="the extra `heif` is not installed")
+    buffer = io.BytesIO()
+    picture = np.full((64, 48, 3), (200, 40, 90), np.uint8)
+    pillow_heif.from_pillow(Image.fromarray(picture)).save(buffer, quality=95)
+    decoded = decode(buffer.getvalue())
+    assert (decoded.format, decoded.decoder) == ("HEIF", "pillow-heif")
+    assert np.abs(decoded.pixels.astype(int) - picture).max() <= 4
 
 
 def test_floating_point_pixels_are_refused_because_their_range_is_unknown() -> None:
@@ -158,7 +206,8 @@ def test_floating_point_pixels_are_refused_because_their_range_is_unknown() -> N
         (b"<!DOCTYPE html><html></html>", "decode.unknown_format"),
         (bytes(4096), "decode.unknown_format"),
         (b"%!PS-Adobe-3.0 EPSF-3.0\n", "decode.unsupported"),
-        (b"\x00\x00\x00\x18ftypheic\x00\x00\x00\x00mif1heic", "decode.unsupported"),
+        (b"\x00\x00\x00\x18ftypheic\x00\x00\x00\x00mif1heic", "decode.corrupt"),
+        (b"\x00\x00\x00\x18ftypisom\x00\x00\x00\x00isommp41", "decode.unsupported"),
         (b"\xff\x0a" + bytes(30), "decode.unsupported"),
         (b"\xff\xd8\xff\xe0", "decode.truncated"),
     ],
@@ -207,9 +256,9 @@ def test_a_bomb_is_refused_by_its_header() -> None:
 
 def test_limits_are_the_callers_to_set() -> None:
     encoded = encode(gradient(), "PNG")
-    decode(encoded, limits=DecodeLimits(max_pixels=24 * 16, max_side=24))
-    assert refused(encoded, limits=DecodeLimits(max_pixels=383)).reason == "decode.too_large"
-    assert refused(encoded, limits=DecodeLimits(max_side=23)).reason == "decode.too_large"
+    decode(encoded, options=DecodeOptions(max_pixels=24 * 16, max_side=24))
+    assert refused(encoded, options=DecodeOptions(max_pixels=383)).reason == "decode.too_large"
+    assert refused(encoded, options=DecodeOptions(max_side=23)).reason == "decode.too_large"
 
 
 def test_the_content_decides_the_decoder_and_the_pixels() -> None:
@@ -234,7 +283,7 @@ def test_damaged_bytes_are_decoded_or_refused_and_nothing_else(
         damaged[data.draw(st.integers(0, len(seed) - 1))] = data.draw(st.integers(0, 255))
     keep = data.draw(st.integers(0, len(seed)))
     try:
-        decoded = decode(bytes(damaged[:keep]), limits=DecodeLimits(max_pixels=1_000_000))
+        decoded = decode(bytes(damaged[:keep]), options=DecodeOptions(max_pixels=1_000_000))
     except SampleError:
         return
     assert decoded.pixels.ndim == 3
@@ -251,16 +300,18 @@ def test_difficult_files_get_the_outcome_that_their_manifest_asks_for(
 ) -> None:
     encoded = (shared / "torture" / str(case["file"])).read_bytes()
     try:
-        pixels = decode(encoded).pixels
+        decoded = decode(encoded)
     except SampleError as error:
         assert case["expect"] != "decode", error.message
         return
+    pixels = decoded.pixels
     assert case["expect"] != "reject"
-    assert mean_matches(pixels, case)
+    converted = decoded.colour_profile == "converted"
+    assert mean_matches(pixels, case, "ref_mean_rgb_icc_to_srgb" if converted else "ref_mean_rgb")
     if case.get("expected_size"):
         assert [pixels.shape[1], pixels.shape[0]] == case["expected_size"]
 
 
-def mean_matches(pixels: Array, case: dict[str, object]) -> bool:
-    expected = case.get("ref_mean_rgb")
+def mean_matches(pixels: Array, case: dict[str, object], reference: str) -> bool:
+    expected = case.get(reference)
     return expected is None or np.abs(np.array(cv2.mean(pixels)[:3]) - expected).max() < 0.6

@@ -59,3 +59,26 @@ def test_an_unknown_variant_of_the_original_is_refused_by_name() -> None:
 def test_a_crop_without_a_box_is_refused() -> None:
     with pytest.raises(SpecError, match="no box"):
         make_view(np.zeros((4, 4, 3), np.uint8), ViewSpec(ViewKind.CROP, 64, 48))
+
+
+@pytest.mark.parametrize("kind", [ViewKind.STRETCH, ViewKind.LETTERBOX])
+def test_a_view_of_a_person_is_a_view_of_the_pixels_that_the_box_touches(kind: ViewKind) -> None:
+    image = np.random.default_rng(0).integers(0, 255, (50, 60, 3), np.uint8)
+    spec = ViewSpec(kind, 32, 24)
+    box = np.array([10.5, -3, 20, 30.2], np.float32)  # columns 10 to 30, rows 0 to 27
+    view = make_view(image, spec, box)
+    alone = make_view(np.ascontiguousarray(image[0:28, 10:31]), spec)
+    np.testing.assert_array_equal(view.canvas, alone.canvas)
+    assert view.content == alone.content
+    corner = np.array([view.content.left - 0.5, view.content.top - 0.5])
+    np.testing.assert_allclose(view.to_source.apply(corner), [9.5, -0.5], atol=1e-9)
+    opposite = corner + np.array([view.content.width, view.content.height])
+    np.testing.assert_allclose(view.to_source.apply(opposite), [30.5, 27.5], atol=1e-9)
+
+
+def test_a_view_of_a_person_of_less_than_a_pixel_shows_that_pixel() -> None:
+    image = np.zeros((5, 5, 3), np.uint8)
+    image[4, 3] = 200
+    spec = ViewSpec(ViewKind.STRETCH, 32, 24)
+    view = make_view(image, spec, np.array([3.2, 4.9, 0.1, 7], np.float32))
+    assert (view.canvas == 200).all()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import numpy as np
-from hypothesis import given, settings
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from sapiens_batch.images.geometry import (
@@ -12,9 +12,10 @@ from sapiens_batch.images.geometry import (
     heatmap_map,
     letterbox,
     mirror_map,
+    reduced_map,
     stretch_map,
 )
-from sapiens_batch.images.views import make_view
+from sapiens_batch.images.views import make_view, map_view
 from sapiens_batch.records import Affine, Array, Preprocess, ViewKind, ViewSpec
 
 TOLERANCE_PX = 0.05
@@ -65,6 +66,57 @@ def test_crops_and_their_heatmaps_map_there_and_back(
     assert_round_trip(heatmap_map(crop, view, heatmap), heatmap)
 
 
+fractions = st.floats(0, 1)
+reductions = st.sampled_from([1, 2, 4, 8])
+
+
+@given(
+    sizes,
+    view_sizes,
+    st.tuples(fractions, fractions, st.floats(0.001, 1.5), st.floats(0.001, 1.5)),
+    st.sampled_from([ViewKind.STRETCH, ViewKind.LETTERBOX]),
+    reductions,
+)
+@settings(max_examples=120, deadline=None)
+def test_views_of_persons_map_there_and_back_and_hold_what_is_visible_of_the_box(
+    source: tuple[int, int],
+    view: tuple[int, int],
+    box: tuple[float, float, float, float],
+    kind: ViewKind,
+    reduction: int,
+) -> None:
+    height, width = source
+    left, top = box[0] * (width - 1), box[1] * (height - 1)
+    xywh = np.array([left, top, box[2] * width, box[3] * height])
+    to_source, content = map_view(source, reduction, ViewSpec(kind, *view), xywh)
+    assert_round_trip(to_source, view)
+    assert_mirrored_round_trip(to_source, view)
+    first = to_source.apply(np.array([content.left - 0.5, content.top - 0.5])) + 0.5
+    last = (
+        to_source.apply(
+            np.array([content.left + content.width - 0.5, content.top + content.height - 0.5])
+        )
+        + 0.5
+    )
+    visible = np.minimum(xywh[:2] + xywh[2:], [width, height])
+    assert (first <= xywh[:2] + TOLERANCE_PX).all()
+    assert (last >= visible - TOLERANCE_PX).all()
+    assert (np.array([0, 0]) - TOLERANCE_PX <= first).all()
+    assert (last <= np.array([width, height]) + TOLERANCE_PX).all()
+    assert np.abs(first / reduction - np.round(first / reduction)).max() < TOLERANCE_PX
+    assert (xywh[:2] - first < reduction + TOLERANCE_PX).all()
+
+
+@given(st.integers(0, 70_000), reductions)
+@settings(max_examples=60, deadline=None)
+def test_every_source_pixel_lies_in_the_block_of_a_reduced_pixel(
+    column: int, reduction: int
+) -> None:
+    x, _ = reduced_map(reduction).inverse().apply(np.array([column, column]))
+    assert round(x) == column // reduction
+    assert abs(reduced_map(reduction).apply(np.array([x, x]))[0] - column) < TOLERANCE_PX
+
+
 @given(sizes, view_sizes)
 @settings(max_examples=60, deadline=None)
 def test_letterbox_content_and_frame_lie_inside_their_grids(
@@ -106,7 +158,12 @@ def test_pixels_of_a_view_lie_where_its_map_says(
     preprocess: Preprocess,
     box: tuple[float, float, float, float],
 ) -> None:
-    view = make_view(ramp(height, width), ViewSpec(kind, *size, preprocess), np.array(box))
+    # Where the width shrinks and the height grows, OpenCV's AREA, which the original code asks for,
+    # shifts rows by up to half a pixel; that is reproduced, and not what this test is about.
+    shifted = width > size[1] and height < size[0]
+    assume(not (preprocess is Preprocess.ORIGINAL and kind is ViewKind.STRETCH and shifted))
+    around = np.array(box) if kind is ViewKind.CROP else None
+    view = make_view(ramp(height, width), ViewSpec(kind, *size, preprocess), around)
     y, x = np.indices(size)
     source = view.to_source.apply(np.stack([x, y], axis=-1))  # (height, width, 2)
     # Filters reach past the border of the image; only its interior follows the ramp.

@@ -1,0 +1,120 @@
+"""Any object detection model of the transformers library, for example the reference's DETR.
+
+From a folder, or from the model hub; on the CPU. Suppression is left to `detector`, how images are
+prepared to the processor that was published with the model. Each image is searched alone: models
+that pad a batch to its largest image would let neighbours change what is found.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sapiens_batch.errors import DependencyError, SpecError
+from sapiens_batch.images.decoded import DecodedImage
+from sapiens_batch.persons.detector import Detector
+from sapiens_batch.records import Array
+
+_PERSON = "person"
+_FILES = ("config.json", "preprocessor_config.json", "model.safetensors")
+
+
+class HubDetector(Detector):
+    """A transformers model for object detection.
+
+    Args:
+        model: The model, in evaluation mode.
+        processor: Its image processor.
+        person_label: Number of the class `person`.
+        digest: Digest of the files that they came from.
+    """
+
+    def __init__(self, model: Any, processor: Any, *, person_label: int, digest: str) -> None:
+        self._model = model
+        self._processor = processor
+        self._person_label = person_label
+        self._digest = digest
+
+    @property
+    def digest(self) -> str:
+        """See `Detector.digest`."""
+        return self._digest
+
+    def detect(self, images: Sequence[DecodedImage]) -> list[tuple[Array, Array]]:
+        """See `Detector.detect`."""
+        import torch
+
+        with torch.inference_mode():
+            return [self._detect(image) for image in images]
+
+    def _detect(self, image: DecodedImage) -> tuple[Array, Array]:
+        inputs = self._processor(images=image.pixels, return_tensors="pt")
+        outputs = self._model(**inputs)
+        (found,) = self._processor.post_process_object_detection(
+            outputs, threshold=0.0, target_sizes=[image.size]
+        )
+        persons = found["labels"] == self._person_label
+        corners = found["boxes"][persons].numpy().astype(np.float32)
+        return corners, found["scores"][persons].numpy().astype(np.float32)
+
+
+def load_hub_detector(model: str, revision: str | None) -> HubDetector:
+    """Load a model with its processor.
+
+    Raises:
+        DependencyError: transformers is not installed.
+        SpecError: There is no such model, or it knows no class `person`.
+    """
+    try:
+        from transformers import AutoImageProcessor, AutoModelForObjectDetection
+    except ImportError as error:
+        raise DependencyError(
+            f"persons.detector.model: {model} needs transformers, which is not installed; install "
+            "sapiens-batch[detect]"
+        ) from error
+    try:
+        folder = _folder(model, revision)
+        loaded = AutoModelForObjectDetection.from_pretrained(folder, use_safetensors=True).eval()
+        # the same backend everywhere, so that boxes do not depend on what else is installed
+        load_processor: Any = AutoImageProcessor.from_pretrained
+        processor = load_processor(folder, backend="pil")
+    except (OSError, ValueError, ImportError) as error:
+        raise SpecError(
+            f"persons.detector.model: {model} cannot be loaded as an object detection model "
+            f"({error}); give `movenet`, a folder, or a hub id such as facebook/detr-resnet-101-dc5"
+        ) from error
+    person_label = _person_label(loaded.config.id2label, model)
+    return HubDetector(loaded, processor, person_label=person_label, digest=_digest(folder))
+
+
+def _folder(model: str, revision: str | None) -> Path:
+    path = Path(model).expanduser()
+    if path.is_dir():
+        return path
+    from huggingface_hub import snapshot_download
+
+    return Path(snapshot_download(model, revision=revision, allow_patterns=list(_FILES)))
+
+
+def _person_label(names: dict[int, str], model: str) -> int:
+    for number, name in names.items():
+        if str(name).lower() == _PERSON:
+            return int(number)
+    shown = ", ".join(str(name) for name in list(names.values())[:10])
+    raise SpecError(
+        f"persons.detector.model: {model} has no class `{_PERSON}`; its classes begin with {shown}"
+    )
+
+
+def _digest(folder: Path) -> str:
+    digest = hashlib.sha256()
+    for name in _FILES:
+        path = folder / name
+        if path.is_file():
+            with path.open("rb") as file:
+                digest.update(name.encode() + hashlib.file_digest(file, "sha256").digest())
+    return digest.hexdigest()
