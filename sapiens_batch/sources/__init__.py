@@ -12,11 +12,18 @@ from types import MappingProxyType
 from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.sources.base import Source
 from sapiens_batch.sources.coco import CocoSource
+from sapiens_batch.sources.delta import DeltaSource
+from sapiens_batch.sources.huggingface import HuggingFaceSource
+from sapiens_batch.sources.iceberg import IcebergSource
 from sapiens_batch.sources.images import ImagesSource
+from sapiens_batch.sources.lance import LanceSource
 from sapiens_batch.sources.listing import ListingSource
 from sapiens_batch.sources.parquet import ParquetSource
+from sapiens_batch.sources.selection import selection_digest
 from sapiens_batch.sources.webdataset import WebDatasetSource
 from sapiens_batch.storage.addresses import absolute_uri
+
+__all__ = ["SOURCES", "Source", "make_source", "selection_digest", "with_absolute_addresses"]
 
 SOURCES: Mapping[str, type[Source]] = MappingProxyType(
     {
@@ -25,6 +32,10 @@ SOURCES: Mapping[str, type[Source]] = MappingProxyType(
         "images": ImagesSource,
         "listing": ListingSource,
         "coco": CocoSource,
+        "huggingface": HuggingFaceSource,
+        "lance": LanceSource,
+        "delta": DeltaSource,
+        "iceberg": IcebergSource,
     }
 )
 
@@ -36,5 +47,8 @@ def make_source(spec: SourceSpec) -> Source:
 
 def with_absolute_addresses(spec: SourceSpec) -> SourceSpec:
     """The spec with paths that no longer depend on the working folder, for workers elsewhere."""
-    root = None if spec.root is None else absolute_uri(spec.root)
-    return spec.model_copy(update={"uri": [absolute_uri(uri) for uri in spec.uris], "root": root})
+    update: dict[str, object] = {"uri": [absolute_uri(uri) for uri in spec.uris]}
+    for name in ("root", "select"):
+        if value := getattr(spec, name):
+            update[name] = absolute_uri(value)
+    return spec.model_copy(update=update)

@@ -19,6 +19,7 @@ from sapiens_batch.records import Problem, Sample, Shard
 from sapiens_batch.sources.base import Source
 from sapiens_batch.sources.fields import bad_sample, json_value, parse_boxes, parse_scores
 from sapiens_batch.sources.files import iter_images
+from sapiens_batch.sources.selection import ShardSelection, load_selection
 from sapiens_batch.sources.shards import check_base_version, slice_shards
 from sapiens_batch.storage.addresses import absolute_uri, parent_uri
 from sapiens_batch.storage.inputs import (
@@ -49,9 +50,10 @@ class CocoSource(Source):
             item.key: item
             for item in list_folder(self._root, storage_options=self.spec.storage_options)
         }
+        selection = ShardSelection(load_selection(self.spec), self._uri)
         shards = slice_shards(
             self._root,
-            index.names,
+            [name for name in index.names if selection.takes(name, index.images[name][0])],
             self.spec.shard_samples,
             listed=listed,
             base_version=version,

@@ -1,4 +1,4 @@
-"""Choose the columns of a Parquet schema that hold the image, the key and the fields.
+"""Choose the columns of a table that hold the image, the key and the fields.
 
 Pure decisions on a schema, so that planning and reading decide the same. A choice that is not
 obvious is refused with the columns named, because guessing wrong labels the wrong images.
@@ -15,11 +15,19 @@ import pyarrow as pa
 
 from sapiens_batch.errors import InputError
 from sapiens_batch.job.spec import SourceSpec
+from sapiens_batch.sources.fields import needed_fields
 
 _PATH_NAMES = ("image", "image_path", "path", "file_name", "uri")
 """String columns that are taken for image paths without being asked for."""
 
 _KEY_NAMES = ("__key__", "key")
+
+_IMG2DATASET_NAMES = frozenset({"key", "status", "error_message"})
+"""Columns that tell a table of img2dataset, whose `status` says which rows have no image."""
+
+_BYTES_TYPES = (pa.types.is_binary, pa.types.is_large_binary, pa.types.is_binary_view)
+_TEXT_TYPES = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+_LIST_TYPES = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
 
 ImageKind = Literal["bytes", "struct", "path"]
 
@@ -44,59 +52,70 @@ class Columns:
     """What to read from each row.
 
     Attributes:
-        image: The image column.
-        key: Column of the sample's key; None where the shard has none.
-        fields: Columns of boxes, scores and values to keep.
+        images: The image columns; each gives a sample of its own.
+        key: Column of the row's key; None where the shard has none.
+        status: Column in which img2dataset says whether a download succeeded, or None.
+        fields: Columns of boxes, scores, values to keep, and what a selection goes by.
     """
 
-    image: ImageColumn
+    images: tuple[ImageColumn, ...]
     key: str | None
+    status: str | None
     fields: tuple[str, ...]
+
+    @property
+    def several(self) -> bool:
+        """Whether a row may have several images."""
+        return len(self.images) > 1 or self.images[0].repeated
 
     @property
     def projected(self) -> list[str]:
         """All columns to read, each once."""
-        names = [self.image.name, *([self.key] if self.key else []), *self.fields]
-        return list(dict.fromkeys(names))
+        names = [image.name for image in self.images]
+        names += [name for name in (self.key, self.status) if name is not None]
+        return list(dict.fromkeys([*names, *self.fields]))
 
 
-def choose_columns(schema: pa.Schema, spec: SourceSpec, where: str) -> Columns:
+def choose_columns(
+    schema: pa.Schema, spec: SourceSpec, where: str, select_by: str | None = None
+) -> Columns:
     """Decide what to read.
 
     Args:
         schema: Arrow schema of the file, with its metadata.
         spec: The source section of the job.
         where: File name for messages.
+        select_by: Column that a selection goes by, or None.
 
     Raises:
         InputError: A column that the job names is missing, none holds images, or several could.
     """
-    asked = [spec.key, spec.boxes, spec.box_scores, *spec.columns]
-    needed = [name for name in asked if name is not None]
-    for name in needed:
+    fields = needed_fields(spec, select_by)
+    for name in [*fields, *([spec.key] if spec.key else [])]:
         if name not in schema.names:
             raise InputError(f"{where} has no column {name!r}: it has {_listed(schema.names)}")
-    image = _image_column(schema, spec, where)
-    key = spec.key or next((name for name in _KEY_NAMES if name in schema.names), None)
-    fields = tuple(dict.fromkeys(name for name in needed if name != spec.key))
-    if image.repeated and spec.boxes:
+    if missing := [name for name in spec.image if name not in schema.names]:
         raise InputError(
-            f"{where}: column {image.name!r} has several images a row, so {spec.boxes!r} cannot "
+            f"{where} has no image column {_listed(missing)}: it has {_listed(schema.names)}; "
+            "name those that it has in `image`"
+        )
+    names = spec.image or [_only_image(schema, where)]
+    columns = Columns(
+        images=tuple(_image_column(schema, name, where) for name in names),
+        key=spec.key or next((name for name in _KEY_NAMES if name in schema.names), None),
+        status="status" if _IMG2DATASET_NAMES.issubset(schema.names) else None,
+        fields=tuple(fields),
+    )
+    if columns.several and spec.boxes:
+        raise InputError(
+            f"{where}: {_listed(names)} may have several images a row, so {spec.boxes!r} cannot "
             "say which image its boxes belong to; write one image a row"
         )
-    return Columns(image, key, fields)
+    return columns
 
 
-def _image_column(schema: pa.Schema, spec: SourceSpec, where: str) -> ImageColumn:
-    if spec.image:
-        names = [name for name in spec.image if name in schema.names][:1]
-        if not names:
-            raise InputError(
-                f"{where} has no image column {' or '.join(map(repr, spec.image))}: "
-                f"it has {_listed(schema.names)}; name one in `image`"
-            )
-    else:
-        names = _image_like(schema)
+def _only_image(schema: pa.Schema, where: str) -> str:
+    names = _image_like(schema)
     if len(names) > 1:
         raise InputError(
             f"{where} has several columns that could hold images ({_listed(names)}): "
@@ -107,15 +126,19 @@ def _image_column(schema: pa.Schema, spec: SourceSpec, where: str) -> ImageColum
             f"{where} has no column that looks like images: it has {_listed(schema.names)}; "
             "name one in `image`"
         )
-    column_type = schema.field(names[0]).type
+    return names[0]
+
+
+def _image_column(schema: pa.Schema, name: str, where: str) -> ImageColumn:
+    column_type = schema.field(name).type
     repeated = _is_list(column_type)
     kind = _kind(column_type.value_type if repeated else column_type)
     if kind is None:
         raise InputError(
-            f"{where}: column {names[0]!r} is {column_type}, which cannot hold images: "
+            f"{where}: column {name!r} is {column_type}, which cannot hold images: "
             "bytes, struct<bytes, path> or a path is needed"
         )
-    return ImageColumn(names[0], kind, repeated)
+    return ImageColumn(name, kind, repeated)
 
 
 def _image_like(schema: pa.Schema) -> list[str]:
@@ -144,9 +167,9 @@ def _declared_images(schema: pa.Schema) -> set[str]:
 
 
 def _kind(column_type: pa.DataType) -> ImageKind | None:
-    if pa.types.is_binary(column_type) or pa.types.is_large_binary(column_type):
+    if any(is_type(column_type) for is_type in _BYTES_TYPES):
         return "bytes"
-    if pa.types.is_string(column_type) or pa.types.is_large_string(column_type):
+    if any(is_type(column_type) for is_type in _TEXT_TYPES):
         return "path"
     if pa.types.is_struct(column_type):
         names = {column_type.field(index).name for index in range(column_type.num_fields)}
@@ -155,7 +178,7 @@ def _kind(column_type: pa.DataType) -> ImageKind | None:
 
 
 def _is_list(column_type: pa.DataType) -> bool:
-    return bool(pa.types.is_list(column_type) or pa.types.is_large_list(column_type))
+    return any(is_type(column_type) for is_type in _LIST_TYPES)
 
 
 def _listed(names: list[str]) -> str:

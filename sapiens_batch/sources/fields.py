@@ -7,6 +7,7 @@ odd but well-formed boxes (empty, outside, NaN) are passed on for the persons st
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from typing import Any
 
@@ -22,6 +23,12 @@ _BOX_FIELDS = (
     ("x", "y", "w", "h"),
     ("left", "top", "width", "height"),
 )
+
+
+def needed_fields(spec: SourceSpec, *others: str | None) -> list[str]:
+    """Names of the fields that the job asks for, each once; `others` are added to them."""
+    names = [spec.boxes, spec.box_scores, *spec.columns, *others]
+    return list(dict.fromkeys(name for name in names if name is not None))
 
 
 def make_sample(
@@ -49,11 +56,14 @@ def bad_sample(key: str, index: int, reason: str, message: str) -> Sample:
 def parse_boxes(value: Any, where: str) -> Array:
     """(P, 4) float32 COCO xywh from lists of numbers, of records with named sides, or one box.
 
+    Text is taken for JSON, which is how boxes stand in a CSV.
+
     Raises:
         SampleError: `source.bad_boxes`, the value has another form.
     """
-    rows = [value] if isinstance(value, Mapping) else value
     try:
+        value = json.loads(value) if isinstance(value, str) else value
+        rows = [value] if isinstance(value, Mapping) else value
         rows = [_box_row(row) if isinstance(row, Mapping) else row for row in rows]
         boxes = np.asarray(rows, dtype=np.float32)
     except (TypeError, ValueError, KeyError) as error:
@@ -74,6 +84,7 @@ def parse_scores(value: Any, num_boxes: int, where: str) -> Array:
         SampleError: `source.bad_boxes`, the value is no list of so many numbers.
     """
     try:
+        value = json.loads(value) if isinstance(value, str) else value
         scores = np.asarray(value, dtype=np.float32).reshape(-1)
     except (TypeError, ValueError) as error:
         raise _bad_boxes(where, value) from error

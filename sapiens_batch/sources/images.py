@@ -17,6 +17,7 @@ from sapiens_batch.sources.base import Source
 from sapiens_batch.sources.fields import bad_sample, make_sample
 from sapiens_batch.sources.files import iter_images
 from sapiens_batch.sources.names import is_junk
+from sapiens_batch.sources.selection import ShardSelection, load_selection
 from sapiens_batch.sources.shards import slice_shards
 from sapiens_batch.storage.addresses import absolute_uri
 from sapiens_batch.storage.braces import expand_braces
@@ -39,7 +40,9 @@ class ImagesSource(Source):
             raise InputError(
                 f"{', '.join(folders)} holds no image: looked for {', '.join(IMAGE_SUFFIXES)}"
             )
-        shards = slice_shards(root, sorted(listed), self.spec.shard_samples, listed=listed)
+        selection = ShardSelection(load_selection(self.spec), root)
+        names = [name for name in sorted(listed) if selection.takes(name, {})]
+        shards = slice_shards(root, names, self.spec.shard_samples, listed=listed)
         return islice(shards, self.spec.limit)
 
     def read(self, shard: Shard) -> Iterator[Sample | Problem]:

@@ -1,37 +1,57 @@
-"""A text file with one image path or address a line, in slices.
+"""Listings of image paths or addresses: text with one a line, or CSV and Parquet with more columns.
 
-The line is the sample's key, byte for byte. Images are not looked up while planning, which would
-take a request each: a line whose file is gone becomes a quarantined sample, and a file that changed
-behind the same name is not noticed. Listings with more columns are read by `sources.parquet`.
+A line of text is the sample's key, byte for byte; in a table it is the column `spec.key`, else the
+path. Images are not looked up while planning, which would take a request each: a line whose file is
+gone becomes a quarantined sample, and a file that changed behind the same name is not noticed.
 """
 
 from __future__ import annotations
 
 import io
+import re
 from collections.abc import Iterator
 from itertools import chain, islice
 
+import pyarrow as pa
+
 from sapiens_batch.errors import InputError
+from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.records import Problem, Sample, Shard
 from sapiens_batch.sources.base import Source
+from sapiens_batch.sources.columns import Columns, choose_columns
 from sapiens_batch.sources.fields import bad_sample, make_sample
 from sapiens_batch.sources.files import iter_images
-from sapiens_batch.sources.shards import slice_shards
+from sapiens_batch.sources.rows import RowReader
+from sapiens_batch.sources.selection import ShardSelection, load_selection
+from sapiens_batch.sources.shards import (
+    check_object_version,
+    joined_version,
+    make_shard_id,
+    slice_shards,
+)
+from sapiens_batch.sources.tables import open_table
 from sapiens_batch.storage.addresses import absolute_uri, parent_uri
 from sapiens_batch.storage.inputs import InputObject, expand, open_input
 
+_TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
+_URI_NAMES = ("url", "uri", "image_path", "path", "file_name", "image")
+_ROWS = re.compile(r"\[(\d+):(\d+)\]$")
+
 
 class ListingSource(Source):
-    """Text files of relative paths, absolute paths or addresses; blank lines do not count."""
+    """Relative paths, absolute paths or addresses of any scheme; blank lines do not count."""
 
     def plan(self) -> Iterator[Shard]:
-        """One shard per `shard_samples` lines, listing by listing; see `Source.plan`."""
+        """One shard per `shard_samples` lines or rows, listing by listing; see `Source.plan`."""
         listings = expand(self.spec.uris, self.spec.storage_options)
         shards = chain.from_iterable(map(self._slices, listings))
         return islice(shards, self.spec.limit)
 
     def read(self, shard: Shard) -> Iterator[Sample | Problem]:
-        """Samples in the order of the lines; a line that repeats is a quarantined sample."""
+        """Samples in the order of the listing; one that repeats is quarantined."""
+        if not shard.members:
+            yield from self._read_rows(shard)
+            return
         seen: set[str] = set()
         images = iter_images(shard.uri, shard.members, self.spec.storage_options)
         for index, (name, content) in enumerate(images):
@@ -46,8 +66,48 @@ class ListingSource(Source):
             seen.add(name)
 
     def _slices(self, listing: InputObject) -> Iterator[Shard]:
-        root = absolute_uri(self.spec.root) if self.spec.root else parent_uri(listing.uri)
-        return slice_shards(root, self._lines(listing), self.spec.shard_samples)
+        if listing.uri.lower().endswith(_TABLE_SUFFIXES):
+            return self._row_slices(listing)
+        selection = ShardSelection(load_selection(self.spec), listing.key)
+        names = (name for name in self._lines(listing) if selection.takes(name, {}))
+        return slice_shards(self._root(listing.uri), names, self.spec.shard_samples)
+
+    def _row_slices(self, listing: InputObject) -> Iterator[Shard]:
+        """Ranges of rows: their content is not held by the plan, which would be as large."""
+        selection = load_selection(self.spec)
+        with open_input(listing.uri, self.spec.storage_options) as stream:
+            table = open_table(stream, listing.uri)
+            choose_listing_columns(
+                table.schema, self.spec, listing.uri, selection.by if selection else None
+            )
+            num_rows = table.num_rows()
+        version = joined_version(listing.version, selection.digest if selection else "")
+        for start in range(0, num_rows, self.spec.shard_samples):
+            stop = min(start + self.spec.shard_samples, num_rows)
+            key = f"{listing.key}[{start:09d}:{stop:09d}]"
+            yield Shard(make_shard_id(key, version), key, listing.uri, version, 0)
+
+    def _read_rows(self, shard: Shard) -> Iterator[Sample | Problem]:
+        selection = load_selection(self.spec)
+        selected = selection.digest if selection else ""
+        check_object_version(shard, self.spec.storage_options, selected)
+        start, stop = _row_range(shard.key)
+        shard_selection = ShardSelection(selection, shard.key)
+        with open_input(shard.uri, self.spec.storage_options) as stream:
+            table = open_table(stream, shard.uri)
+            columns = choose_listing_columns(table.schema, self.spec, shard.key, shard_selection.by)
+            reader = RowReader(
+                self.spec,
+                shard.key,
+                self._root(shard.uri),
+                columns,
+                shard_selection,
+                key_by_path=columns.key is None,
+            )
+            yield from reader.samples(table.batches(columns.projected, start, stop))
+
+    def _root(self, listing_uri: str) -> str:
+        return absolute_uri(self.spec.root) if self.spec.root else parent_uri(listing_uri)
 
     def _lines(self, listing: InputObject) -> Iterator[str]:
         with open_input(listing.uri, self.spec.storage_options) as stream:
@@ -58,3 +118,28 @@ class ListingSource(Source):
                         yield name
             except UnicodeDecodeError as error:
                 raise InputError(f"{listing.uri} is not UTF-8 text: {error}") from error
+
+
+def choose_listing_columns(
+    schema: pa.Schema, spec: SourceSpec, where: str, select_by: str | None
+) -> Columns:
+    """As `choose_columns`; the image is the column of addresses.
+
+    Raises:
+        InputError: A column is missing, or it is not clear which holds the addresses.
+    """
+    names = [name for name in _URI_NAMES if name in schema.names] or schema.names[:1]
+    named = spec.uri_column or (names[0] if len(names) == 1 else None)
+    if named is None:
+        raise InputError(
+            f"{where} has several columns that could be addresses ({', '.join(names)}): "
+            f"name one, such as `uri_column: {names[0]}`"
+        )
+    return choose_columns(schema, spec.model_copy(update={"image": [named]}), where, select_by)
+
+
+def _row_range(key: str) -> tuple[int, int]:
+    match = _ROWS.search(key)
+    if match is None:
+        raise InputError(f"{key} is no part of a listing: was the format changed after planning?")
+    return int(match[1]), int(match[2])

@@ -52,8 +52,8 @@ class Selection:
         pair = _uid_pair(value) if self.kind == "uid" else _text_pair(value)
         if pair is None:
             return False
-        position = bisect_left(self.table, pair, key=np.void.item)
-        return position < len(self.table) and self.table[position].item() == pair
+        position = bisect_left(self.table, pair, key=_pair_of)
+        return position < len(self.table) and _pair_of(self.table[position]) == pair
 
 
 class ShardSelection:
@@ -146,12 +146,12 @@ def _load(address: _Address) -> Selection:
         table = np.sort(np.array([_text_pair(value) for value in values], _PAIR))
     by = address.by or by
     content = hashlib.sha256(f"{kind} {by}\n".encode())
-    content.update(np.ascontiguousarray(table).view(np.uint8))
+    content.update(np.ascontiguousarray(table).data.cast("B"))
     return Selection(by, content.hexdigest()[:32], kind, table)
 
 
 def _numpy_values(address: _Address) -> tuple[str | None, Array | list[str]]:
-    """uids as pairs, or keys as strings; a local file of uids is mapped, not read."""
+    """Pairs of uids, or keys as strings; a local file of uids is mapped, not read."""
     try:
         if "://" in address.uri:
             data = io.BytesIO(read_input(address.uri, address.storage_options))
@@ -192,6 +192,11 @@ def _is_sorted(table: Array) -> bool:
     high, low = (table[name] for name in table.dtype.names or ())
     ties = (high[:-1] == high[1:]) & (low[:-1] <= low[1:])
     return bool(np.all((high[:-1] < high[1:]) | ties))
+
+
+def _pair_of(row: Any) -> tuple[int, int]:
+    high, low = row.item()
+    return int(high), int(low)
 
 
 def _uid_pair(value: str) -> tuple[int, int] | None:

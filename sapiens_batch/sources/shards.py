@@ -8,12 +8,13 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 from itertools import islice
 from typing import Any
 
 from sapiens_batch.errors import InputError
 from sapiens_batch.records import Shard
-from sapiens_batch.storage.inputs import InputObject, stat_input
+from sapiens_batch.storage.inputs import InputObject, find_inputs, stat_input
 
 
 def make_shard_id(key: str, version: str, members: Sequence[str] = ()) -> str:
@@ -27,10 +28,42 @@ def digest(names: Iterable[str]) -> str:
     return whole.hexdigest()[:32]
 
 
-def object_shard(item: InputObject) -> Shard:
-    """The shard that is one whole object."""
-    shard_id = make_shard_id(item.key, item.version)
-    return Shard(shard_id, item.key, item.uri, item.version, item.size_bytes)
+def object_shard(item: InputObject, *others: str) -> Shard:
+    """The shard that is one whole object.
+
+    Args:
+        item: The object.
+        others: Versions of what else decides its samples (a companion, a selection), or "".
+    """
+    version = joined_version(item.version, *others)
+    shard_id = make_shard_id(item.key, version)
+    return Shard(shard_id, item.key, item.uri, version, item.size_bytes)
+
+
+def data_files(
+    root: str, uris: Sequence[str], storage_options: Mapping[str, Any]
+) -> list[InputObject]:
+    """The data files that a table's metadata names, sorted by their names below the table.
+
+    Raises:
+        InputError: There is none, one is missing, or they cannot be listed.
+    """
+    found = find_inputs(uris, storage_options)
+    if missing := [uri for uri in uris if uri not in found]:
+        raise InputError(
+            f"{len(missing)} of {len(uris)} data files of {root} do not exist, the first is "
+            f"{missing[0]}: was an old snapshot vacuumed?"
+        )
+    if not found:
+        raise InputError(f"{root} has no data file: the table is empty")
+    folder = root.rstrip("/") + "/"
+    objects = [replace(item, key=uri.removeprefix(folder)) for uri, item in found.items()]
+    return sorted(objects, key=lambda item: item.key)
+
+
+def joined_version(*versions: str) -> str:
+    """One version for several objects; empty ones do not count."""
+    return "+".join(filter(None, versions))
 
 
 def slice_shards(
@@ -66,14 +99,32 @@ def slice_shards(
         yield Shard(shard_id, key, root, version, size_bytes, members)
 
 
-def check_object_version(shard: Shard, storage_options: Mapping[str, Any]) -> None:
+def check_object_version(shard: Shard, storage_options: Mapping[str, Any], *others: str) -> None:
     """Refuse to read an object that has changed since it was planned.
+
+    Args:
+        shard: The shard as it was planned.
+        storage_options: Passed to fsspec.
+        others: As `object_shard` was given, found now.
 
     Raises:
         InputError: The object is gone or has another version.
         OSError: The store failed in a way that a retry may mend.
     """
-    version = stat_input(shard.uri, storage_options).version
+    check_version(shard, stat_input(shard.uri, storage_options).version, *others)
+
+
+def check_version(shard: Shard, *found: str) -> None:
+    """Refuse to read what has changed since it was planned.
+
+    Args:
+        shard: The shard as it was planned.
+        found: The versions that make up the shard's, found now.
+
+    Raises:
+        InputError: They are others.
+    """
+    version = joined_version(*found)
     if version != shard.version:
         raise InputError(_changed(shard.uri, shard.version, version))
 

@@ -70,6 +70,7 @@ def iter_members(stream: InputStream, keep: Callable[[str], bool]) -> Iterator[T
     while problem is None:
         problem = yield from _iter_archive(forward, keep)
         if problem is None and not forward.skip_zeros():
+            problem = _late_damage(forward)
             break
     stream.raise_failure()
     if problem is not None:
@@ -240,6 +241,14 @@ def _damage(stream: ForwardStream, start: int) -> Problem | None:
     if ending is _Ending.CUT:
         return _cut(f"inside the header at byte {offset}", stream)
     return Problem("source.bad_header", f"at byte {offset} is {ending}; the rest was not read")
+
+
+def _late_damage(stream: ForwardStream) -> Problem | None:
+    """What a decompressor finds only after the last member: a checksum that does not fit."""
+    if not stream.damage:
+        return None
+    message = f"after the archive{stream.damage}; any of its members may be wrong"
+    return Problem("source.corrupt", message)
 
 
 def _cut(where: str, stream: ForwardStream) -> Problem:

@@ -1,25 +1,29 @@
 """WebDataset: tar shards whose members are grouped into samples by name.
 
-Members `dir/key.suffix` that stand side by side make one sample. Every sample of a shard gives
-exactly one row, whatever is wrong with it, and nothing crosses from one shard into another. Tar
-damage is found by `sources.tar`; boxes and columns are judged by `sources.fields`.
+Members `dir/key.suffix` that stand side by side make one sample. Every selected sample of a shard
+gives exactly one row, whatever is wrong with it, and nothing crosses from one shard into another.
+Tar damage is found by `sources.tar`, what img2dataset says beside a tar by `sources.img2dataset`.
 """
 
 from __future__ import annotations
 
-import json
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any
 
-from sapiens_batch.errors import SampleError
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.records import Problem, Sample, Shard
 from sapiens_batch.sources.base import Source
-from sapiens_batch.sources.fields import bad_sample, make_sample
-from sapiens_batch.sources.names import image_rank, is_junk, is_unsafe, split_name
+from sapiens_batch.sources.fields import needed_fields
+from sapiens_batch.sources.grouping import Grouping, Wanted
+from sapiens_batch.sources.img2dataset import (
+    Companion,
+    companion_version,
+    companion_versions,
+    read_companion,
+)
+from sapiens_batch.sources.names import is_junk, is_unsafe, split_name
+from sapiens_batch.sources.selection import Selection, ShardSelection, load_selection
 from sapiens_batch.sources.shards import check_object_version, object_shard
 from sapiens_batch.sources.tar import TarMember, iter_members
 from sapiens_batch.storage.inputs import expand, open_input
@@ -37,39 +41,53 @@ class WebDatasetSource(Source):
     def plan(self) -> Iterator[Shard]:
         """One shard per tar, sorted by key; see `Source.plan`."""
         objects = expand(self.spec.uris, self.spec.storage_options)
-        return map(object_shard, islice(objects, self.spec.limit))
+        tars = list(islice(objects, self.spec.limit))
+        selected = _digest(load_selection(self.spec))
+        for tar, companion in zip(tars, companion_versions(tars, self.spec), strict=True):
+            yield object_shard(tar, companion, selected)
 
     def read(self, shard: Shard) -> Iterator[Sample | Problem]:
         """Samples in stored order, then the damage of the shard; see `Source.read`."""
-        check_object_version(shard, self.spec.storage_options)
+        selection = load_selection(self.spec)
+        beside = companion_version(shard.uri, self.spec)
+        check_object_version(shard, self.spec.storage_options, beside, _digest(selection))
+        shard_selection = ShardSelection(selection, shard.key)
+        needed = needed_fields(self.spec, shard_selection.by)
+        companion = read_companion(shard.uri, self.spec, needed) if beside else Companion()
+        wanted = Wanted(self.spec, shard.key, needed, companion, shard_selection)
         account = _Account(shard.key)
         index = 0
         with open_input(shard.uri, self.spec.storage_options) as stream:
-            gathering: _Gathering | None = None
-            for member in iter_members(stream, self._is_wanted):
-                if isinstance(member, Problem):
-                    account.damage = member
-                elif not account.skips(member):
-                    key, suffix = split_name(member.name)
-                    if gathering is None or key != gathering.key:
-                        if gathering is not None:
-                            yield gathering.sample(index)
-                            index += 1
-                        gathering = _Gathering(key, shard.key, self.spec, account.is_known(key))
-                    gathering.add(member, suffix)
-            if gathering is not None:
-                yield gathering.sample(index)
+            for grouping in _group(iter_members(stream, wanted.keeps), wanted, account):
+                if (sample := grouping.sample(index)) is not None:
+                    yield sample
+                    index += 1
         yield from account.problems()
+        yield from companion.problems(account.keys)
+        yield from shard_selection.problems()
 
-    def _is_wanted(self, name: str) -> bool:
-        if is_junk(name) or is_unsafe(name):
-            return False
-        _, suffix = split_name(name)
-        return (
-            suffix in self.spec.columns
-            or (suffix == "json" and bool(self.spec.boxes or self.spec.columns))
-            or image_rank(suffix, self.spec.image) is not None
-        )
+
+def _digest(selection: Selection | None) -> str:
+    return "" if selection is None else selection.digest
+
+
+def _group(
+    members: Iterator[TarMember | Problem], wanted: Wanted, account: _Account
+) -> Iterator[Grouping]:
+    """The samples of a shard, each once all of its members have come."""
+    grouping: Grouping | None = None
+    for member in members:
+        if isinstance(member, Problem):
+            account.damage = member
+        elif not account.skips(member):
+            key, suffix = split_name(member.name)
+            if grouping is None or key != grouping.key:
+                if grouping is not None:
+                    yield grouping
+                grouping = Grouping(key, wanted, returned=account.is_known(key))
+            grouping.add(member, suffix)
+    if grouping is not None:
+        yield grouping
 
 
 @dataclass(slots=True)
@@ -114,98 +132,3 @@ class _Account:
             )
         if self.damage is not None:
             yield Problem(self.damage.reason, f"{self.shard_key}: {self.damage.message}")
-
-
-class _Gathering:
-    """The members of one sample while they stream by; holds one image at most."""
-
-    def __init__(self, key: str, shard_key: str, spec: SourceSpec, returned: bool) -> None:
-        self.key = key
-        self._where = f"sample {key!r} of {shard_key}"
-        self._spec = spec
-        self._suffixes: set[str] = set()
-        self._texts: dict[str, bytes] = {}
-        self._image: TarMember | None = None
-        self._rank = (2, 0)
-        self._rivals: list[str] = []
-        self._problem: Problem | None = None
-        self._returned = returned
-
-    def add(self, member: TarMember, suffix: str) -> None:
-        """Take one member in."""
-        if self._returned:
-            self._returned = False
-            self._fail("source.duplicate_key", "comes again, apart from its other members", member)
-        if suffix in self._suffixes:
-            self._fail("source.duplicate_member", f"has {suffix!r} twice, again", member)
-        if member.cut:
-            self._fail("source.truncated", f"is cut inside {member.name!r}", member)
-        self._suffixes.add(suffix)
-        rank = image_rank(suffix, self._spec.image)
-        if rank is not None and rank < self._rank:
-            self._image, self._rank, self._rivals = member, rank, [suffix]
-        elif rank == self._rank:
-            self._rivals.append(suffix)
-        elif member.content is not None and rank is None:
-            self._texts[suffix] = member.content
-
-    def sample(self, index: int) -> Sample:
-        """The finished sample."""
-        try:
-            encoded = self._encoded()
-            record = self._record()
-        except SampleError as error:
-            return bad_sample(self.key, index, error.reason, error.message)
-        return make_sample(self.key, index, encoded, record, self._spec)
-
-    def _encoded(self) -> bytes:
-        if self._problem is not None:
-            raise SampleError(self._problem.reason, self._problem.message)
-        if self._image is None:
-            found = ", ".join(sorted(self._suffixes))
-            raise SampleError("source.missing_image", f"{self._where} has no image, only {found}")
-        if len(self._rivals) > 1:
-            raise SampleError(
-                "source.ambiguous_image",
-                f"{self._where} has several images ({', '.join(self._rivals)}): "
-                f"name one, such as `image: [{self._rivals[0]}]`",
-            )
-        if self._image.content is None:
-            raise SampleError(
-                "source.too_large", f"{self._where}: image of {self._image.size_bytes} bytes"
-            )
-        return self._image.content
-
-    def _record(self) -> dict[str, Any]:
-        record: dict[str, Any] = {}
-        for suffix in self._spec.columns:
-            if suffix in self._texts:
-                record[suffix] = self._decoded(suffix)
-        if self._spec.boxes or any(name not in record for name in self._spec.columns):
-            record |= self._json()
-        return record
-
-    def _decoded(self, suffix: str) -> str:
-        try:
-            return self._texts[suffix].decode()
-        except UnicodeDecodeError as error:
-            raise SampleError(
-                "source.bad_text", f"{self._where}: {suffix!r} is not UTF-8: {error}"
-            ) from error
-
-    def _json(self) -> dict[str, Any]:
-        if "json" not in self._texts:
-            return {}
-        try:
-            record = json.loads(self._texts["json"])
-        except (ValueError, RecursionError) as error:
-            raise SampleError(
-                "source.bad_json", f"{self._where}: its json cannot be read: {error}"
-            ) from error
-        if not isinstance(record, dict):
-            raise SampleError("source.bad_json", f"{self._where}: its json is not an object")
-        return record
-
-    def _fail(self, reason: str, what: str, member: TarMember) -> None:
-        if self._problem is None:
-            self._problem = Problem(reason, f"{self._where} {what} at byte {member.offset}")

@@ -17,7 +17,12 @@ def absolute_uri(uri: str) -> str:
 
 
 def join_uri(root: str, name: str) -> str:
-    """The address of `name`, which may itself be absolute, seen from the folder `root`."""
+    """The address of `name`, which may itself be absolute, seen from the folder `root`.
+
+    `file://a/b.jpg`, as some URL lists have it, names no machine `a` but a path below `root`.
+    """
+    if name.startswith("file://") and not name.startswith(("file:///", "file://localhost/")):
+        name = name.removeprefix("file://")
     if "://" in name or name.startswith("/"):
         return name
     return f"{root.rstrip('/')}/{name}"

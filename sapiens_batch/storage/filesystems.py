@@ -22,6 +22,10 @@ from sapiens_batch.storage.streams import as_os_error
 Options = Mapping[str, Any]
 
 
+_REFUSED = frozenset({400, 401, 402, 403, 404, 405, 406, 410, 414, 416, 451})
+"""HTTP answers that asking again does not change."""
+
+
 class MissingInputError(InputError):
     """The object does not exist."""
 
@@ -68,6 +72,8 @@ def translated_errors(uri: str) -> Iterator[None]:
     except OSError:
         raise
     except Exception as error:  # drivers raise their own types, for example botocore's
+        if getattr(error, "status", 0) in _REFUSED:
+            raise InputError(f"{uri} is refused by its server ({error})") from error
         raise as_os_error(error, uri) from error
 
 

@@ -7,6 +7,7 @@ import os
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 
 from sapiens_batch.errors import InputError
@@ -87,6 +88,19 @@ def test_file_names_that_repeat_and_stray_annotations_are_reported(tmp_path: Pat
         for item in items
     ]
     assert reasons == ["source.duplicate_key", "source.unknown_image", None]
+
+
+def test_a_selection_is_made_before_shards_are_cut(tmp_path: Path) -> None:
+    images = [{"id": number, "file_name": f"{number}.jpg"} for number in range(5)]
+    path = write_coco(tmp_path, images, [annotation(3, [1, 2, 3, 4])], PERSON)
+    np.save(tmp_path / "keys.npy", np.array(["0.jpg", "3.jpg", "4.jpg"]))
+    spec = SourceSpec(
+        format="coco", uri=str(path), shard_samples=2, select=str(tmp_path / "keys.npy")
+    )
+    assert [shard.members for shard in make_source(spec).plan()] == [
+        ("0.jpg", "3.jpg"),
+        ("4.jpg",),
+    ]
 
 
 def test_a_box_that_is_not_four_numbers_quarantines_the_image(tmp_path: Path) -> None:

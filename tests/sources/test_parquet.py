@@ -85,6 +85,41 @@ def test_a_list_column_gives_one_sample_an_image(tmp_path: Path) -> None:
     assert reasons(samples) == {"2/0": "source.missing_image"}
 
 
+def test_several_image_columns_give_a_sample_each(tmp_path: Path) -> None:
+    table = pa.table(
+        {
+            "left": pa.array([b"l0", b"l1"]),
+            "right": pa.array([b"r0", None], pa.binary()),
+            "uid": ["x", "y"],
+            "more": pa.array([[b"m0", b"m1"], []], pa.list_(pa.binary())),
+        }
+    )
+    samples, _ = read_table(tmp_path, table, image=["left", "right"], key="uid", columns=["uid"])
+    assert [(sample.key, sample.encoded) for sample in samples] == [
+        ("x/left", b"l0"),
+        ("x/right", b"r0"),
+        ("y/left", b"l1"),
+        ("y/right", None),
+    ]
+    assert [sample.index for sample in samples] == [0, 1, 2, 3]
+    assert samples[1].extra == {"uid": "x"}
+    assert reasons(samples) == {"y/right": "source.missing_image"}
+    samples, _ = read_table(tmp_path, table, image=["left", "more"])
+    assert [sample.key for sample in samples] == [
+        "0/left", "0/more/0", "0/more/1", "1/left", "1/more/0",
+    ]  # fmt: skip
+    with pytest.raises(InputError, match="cannot say which image its boxes belong to"):
+        read_table(tmp_path, table, image=["left", "right"], boxes="uid")
+    with pytest.raises(InputError, match="no image column 'top': it has 'left'"):
+        read_table(tmp_path, table, image=["left", "top"])
+
+
+@pytest.mark.parametrize("column_type", [pa.binary_view(), pa.large_binary()])
+def test_every_arrow_type_of_bytes_holds_images(tmp_path: Path, column_type: pa.DataType) -> None:
+    samples, _ = read_table(tmp_path, pa.table({"jpg": pa.array([b"a", None], column_type)}))
+    assert [sample.encoded for sample in samples] == [b"a", None]
+
+
 @pytest.mark.parametrize(
     "boxes",
     [

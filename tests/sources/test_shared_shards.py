@@ -1,19 +1,21 @@
-"""Every ready and damaged shard of the shared collection gets the outcome it asks for."""
+"""Every shard of the shared collection, ready or damaged, gets the outcome it asks for."""
 
 from __future__ import annotations
 
+import json
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from sapiens_batch.errors import InputError
 from sapiens_batch.job.spec import SourceSpec
-from sapiens_batch.records import Problem, Sample
+from sapiens_batch.records import Sample
 from sapiens_batch.sources import make_source
 from tests.sources.corpora import good_keys, read_shard, reasons
 
 TARS = {
-    "img2dataset/00000.tar": (12, {}, []),
+    "img2dataset/00000.tar": (12, {}, ["not_downloaded"]),
     "bad/nested_dirs.tar": (4, {}, []),
     "bad/pax_unicode.tar": (4, {}, []),
     "bad/gnu_longname.tar": (3, {}, []),
@@ -40,11 +42,14 @@ TARS = {
     "bad/html_error.tar": (0, {}, ["not_a_tar"]),
     "bad/gzipped_named_tar.tar": (6, {}, []),
     "bad/good.tar.gz": (6, {}, []),
-    "bad/truncated.tar.gz": (3, {"00003": "truncated"}, ["truncated"]),
+    # bad/truncated.parquet happens to lie where a companion would
+    "bad/truncated.tar.gz": (3, {"00003": "truncated"}, ["truncated", "corrupt"]),
+    "torture_mix.tar": (121, {}, []),
 }
 PARQUETS = {
     "hf_images-00000-of-00001.parquet": (12, {}, []),
     "plain_binary.parquet": (12, {}, []),
+    "hf_paths_only.parquet": (4, {}, []),
     "bad/hf_nulls.parquet": (4, {"1": "missing_file", "2": "missing_image"}, []),
     "bad/image_is_plain_binary.parquet": (2, {}, []),
     "bad/image_is_string_path.parquet": (
@@ -60,40 +65,66 @@ PARQUETS = {
     "bad/same_path_every_row.parquet": (4, {}, []),
     "bad/one_row_per_group.parquet": (12, {}, []),
 }
+LISTINGS = {
+    "url_list.parquet": (11, {"file://photos/obama_480p.jpg": "missing_file"}, []),
+}
+COCOS = {
+    "coco/annotations.json": (11, {}, []),
+    "bad/coco_bad.json": (11, {"does_not_exist.jpg": "missing_file"}, ["unknown_image"]),
+}
+REFUSED = {"bad/hf_no_image_column.parquet": "'text', 'id'"}
+"""Shards that a job over them alone refuses, with what the message names."""
+
+NO_SHARDS = {"img2dataset/00000.parquet", "img2dataset/00000_stats.json"}
+"""Files beside a shard."""
+
 Outcome = tuple[int, dict[str, str], list[str]]
+"""Good samples, reason by key of the others, and damage that belongs to no sample."""
 
 
-@pytest.mark.parametrize(
-    ("source_format", "name", "outcome"),
-    [("webdataset", *item) for item in TARS.items()]
-    + [("parquet", *item) for item in PARQUETS.items()],
-)
+def outcomes() -> Iterator[tuple[str, str, Outcome]]:
+    for source_format, table in (
+        ("webdataset", TARS),
+        ("parquet", PARQUETS),
+        ("listing", LISTINGS),
+        ("coco", COCOS),
+    ):
+        for name, outcome in table.items():
+            yield source_format, name, outcome
+
+
+def root_of(name: str, shards: Path) -> str | None:
+    """Where the images of a shard lie that has none itself; None for beside it."""
+    if name == "url_list.parquet":
+        return str(shards.parent)
+    images = shards / "coco" / "images"
+    return str(images) if name.endswith(".json") or name == "hf_paths_only.parquet" else None
+
+
+def test_every_file_of_the_manifest_has_an_outcome_here(shared: Path) -> None:
+    manifest = json.loads((shared / "shards" / "manifest.json").read_text())
+    named = {name for _, name, _ in outcomes()} | set(REFUSED) | NO_SHARDS
+    assert named == {item["file"] for item in manifest["files"]}
+
+
+@pytest.mark.parametrize(("source_format", "name", "outcome"), list(outcomes()))
 def test_shard_has_the_outcome_it_asks_for(
     shared: Path, source_format: str, name: str, outcome: Outcome
 ) -> None:
     num_good, bad, damage = outcome
-    samples, problems = read_shard(shared / "shards" / name, source_format)
+    shards = shared / "shards"
+    samples, problems = read_shard(shards / name, source_format, root=root_of(name, shards))
     assert len(good_keys(samples)) == num_good
     assert reasons(samples) == {key: f"source.{reason}" for key, reason in bad.items()}
     assert [problem.reason for problem in problems] == [f"source.{reason}" for reason in damage]
 
 
-def test_torture_tar_gives_all_its_samples(shared: Path) -> None:
-    samples, problems = read_shard(shared / "shards" / "torture_mix.tar")
-    assert len(samples) == 121
-    assert set(reasons(samples).values()) <= {"source.missing_image"}
-    assert problems == []
-
-
-def test_paths_in_hugging_face_structs_are_found_below_the_root(shared: Path) -> None:
-    path = shared / "shards" / "hf_paths_only.parquet"
-    samples, _ = read_shard(path, "parquet", root=str(shared / "shards" / "coco" / "images"))
-    assert len(good_keys(samples)) == 4
-
-
-def test_a_parquet_without_images_is_refused_with_its_columns(shared: Path) -> None:
-    with pytest.raises(InputError, match="'text', 'id'"):
-        read_shard(shared / "shards" / "bad" / "hf_no_image_column.parquet", "parquet")
+@pytest.mark.parametrize(("name", "message"), list(REFUSED.items()))
+def test_a_shard_without_images_is_refused_with_its_columns(
+    shared: Path, name: str, message: str
+) -> None:
+    with pytest.raises(InputError, match=message):
+        read_shard(shared / "shards" / name, "parquet")
 
 
 def test_one_pattern_over_every_tar_reads_on_whatever_it_meets(shared: Path) -> None:
@@ -106,20 +137,8 @@ def test_one_pattern_over_every_tar_reads_on_whatever_it_meets(shared: Path) -> 
     assert sum(isinstance(item, Sample) for item in items) == 82
 
 
-def test_bad_coco_file_keeps_boxes_and_reports_what_is_missing(shared: Path) -> None:
-    folder = shared / "shards"
-    spec = SourceSpec(
-        format="coco",
-        uri=str(folder / "bad" / "coco_bad.json"),
-        root=str(folder / "coco" / "images"),
-    )
-    source = make_source(spec)
-    (shard,) = source.plan()
-    items = list(source.read(shard))
-    samples = {item.key: item for item in items if isinstance(item, Sample)}
-    assert len(samples) == 12
-    missing = samples.pop("does_not_exist.jpg")
-    assert missing.problem is not None and missing.problem.reason == "source.missing_file"
-    boxes = samples["coco_000000000785.jpg"].boxes
+def test_odd_boxes_of_a_coco_file_are_passed_on(shared: Path) -> None:
+    path = shared / "shards" / "bad" / "coco_bad.json"
+    samples, _ = read_shard(path, "coco", root=root_of(str(path), shared / "shards"))
+    boxes = next(item.boxes for item in samples if item.key == "coco_000000000785.jpg")
     assert boxes is not None and boxes.shape == (5, 4)
-    assert [item.reason for item in items if isinstance(item, Problem)] == ["source.unknown_image"]

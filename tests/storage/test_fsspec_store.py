@@ -155,12 +155,21 @@ def test_a_short_read_is_repeated(bucket: type[BucketFileSystem]) -> None:
     assert store.read_range("a", 2, 6) == b"2345"
 
 
-def test_refused_credentials_are_reported_at_once(bucket: type[BucketFileSystem]) -> None:
+def test_refused_credentials_are_looked_up_afresh_once(bucket: type[BucketFileSystem]) -> None:
     store = open_bucket()
-    bucket.faults[:] = [PermissionError("Access Denied")]
+    before = store._fs
+    bucket.faults[:] = [PermissionError("The provided token has expired.")]
+    assert store.create("a", b"x") is True
+    assert store._fs is not before
+
+
+def test_credentials_that_stay_refused_are_reported_at_once(bucket: type[BucketFileSystem]) -> None:
+    store = open_bucket()
+    bucket.faults[:] = [PermissionError("Access Denied")] * 9
     with pytest.raises(StorageError, match=r"Access Denied; check the address.*credentials"):
         store.create("a", b"x")
-    assert bucket.requests == ["put"]
+    # the second with fresh credentials, and a look at whether the object is there after all
+    assert bucket.requests == ["put", "put"]
 
 
 def test_a_store_that_ignores_the_condition_is_found_out_and_never_overwritten(

@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import os
+import threading
 from collections.abc import Iterator
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import fsspec
 import pytest
 
 from sapiens_batch.errors import DependencyError, InputError
+from sapiens_batch.storage import inputs
 from sapiens_batch.storage.filesystems import MissingInputError
 from sapiens_batch.storage.inputs import (
     expand,
+    find_inputs,
     list_folder,
     open_input,
     read_input,
@@ -154,3 +158,58 @@ def test_folders_are_listed_deep_and_by_suffix_in_any_case(corpus: Path) -> None
     ]
     with pytest.raises(InputError, match="is a file, not a folder"):
         list_folder(str(corpus / "c.txt"))
+
+
+def test_those_that_exist_are_found_in_any_folder(corpus: Path, memory: str) -> None:
+    present = [f"{corpus}/a/0.tar", f"{corpus}/b/0.tar", f"{memory}/07.tar"]
+    absent = [f"{corpus}/a/9.tar", f"{corpus}/none/0.tar", f"{corpus}/a", f"{memory}/99.tar"]
+    found = find_inputs(present + absent)
+    assert sorted(found) == sorted(present)
+    assert found[present[0]].version == stat_input(present[0]).version
+    many = [f"{memory}/{number:02d}.tar" for number in range(40)]
+    assert sorted(find_inputs(many)) == many[:20]
+
+
+class Web(BaseHTTPRequestHandler):
+    """Answers `/<status>` with that status; `/flaky` fails the first time."""
+
+    answered: list[str]
+
+    def do_GET(self) -> None:
+        type(self).answered.append(self.path)
+        if self.path == "/flaky":
+            status = 200 if self.answered.count(self.path) > 1 else 500
+        else:
+            status = int(self.path.strip("/"))
+        self.send_response(status)
+        self.send_header("Content-Length", "2")
+        self.end_headers()
+        self.wfile.write(b"ok")
+
+    def log_message(self, *_: object) -> None:
+        """Keep quiet."""
+
+
+@pytest.fixture
+def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    monkeypatch.setattr(inputs, "WEB_PAUSE_S", 0.0)
+    Web.answered = []
+    with ThreadingHTTPServer(("127.0.0.1", 0), Web) as server:
+        thread = threading.Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_address[1]}"
+        server.shutdown()
+        thread.join()
+
+
+def test_images_on_the_web_fail_one_by_one(web: str) -> None:
+    names = ["200", "404", "403", "500", "flaky"]
+    contents = read_inputs([*(f"{web}/{name}" for name in names), "http://127.0.0.1:9/x"])
+    assert contents[0] == contents[4] == b"ok"
+    assert isinstance(contents[1], MissingInputError)
+    assert "is refused by its server (403" in str(contents[2])
+    assert f"{web}/500 failed 3 times" in str(contents[3])
+    assert "http://127.0.0.1:9/x failed 3 times" in str(contents[5])
+    assert sorted(Web.answered) == sorted(
+        ["/200", "/404", "/403", "/500", "/500", "/500", "/flaky", "/flaky"]
+    )

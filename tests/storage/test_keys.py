@@ -53,7 +53,42 @@ def test_a_foreign_key_says_nothing(key: str) -> None:
 
 
 def test_receipts_and_commits_and_plans_are_parsed() -> None:
-    assert keys.parse_receipt(f"receipts/{SHARD}/000012.json") == (SHARD, 12)
-    assert keys.parse_commit(f"commits/ab/{SHARD}.json") == SHARD
+    assert keys.parse_receipt(f"receipts/{SHARD}/000012.json") == (SHARD, 0, 12)
+    assert keys.parse_commit(f"commits/ab/{SHARD}.json") == (SHARD, 0)
     assert keys.parse_plan_document("plan/0003.json") == 3
     assert keys.parse_plan_document("plan/0003.parquet") is None
+
+
+@pytest.mark.parametrize(
+    ("key", "kind"),
+    [
+        (keys.receipt(SHARD, 7, 2), "receipt"),
+        (keys.commit(SHARD, 2), "commit"),
+        (keys.relabel_order(SHARD, 2), "relabel"),
+        (keys.attempt(SHARD, 7, WRITE, 2), "attempt"),
+        (keys.part("images", SHARD, 7, WRITE, 2), "part"),
+        (keys.table("images", SHARD, WRITE, 2), "table"),
+        (keys.array_chunk("normal", SHARD, 3, 3, 2), "array_chunk"),
+        (keys.array_document("seg", SHARD, 2), "array_document"),
+    ],
+)
+def test_objects_of_a_later_generation_carry_its_number(key: str, kind: str) -> None:
+    assert f"{SHARD}.0002" in key
+    name = keys.parse(key)
+    assert name is not None
+    assert (name.kind, name.shard_id, name.generation) == (kind, SHARD, 2)
+
+
+def test_generation_zero_has_one_name_only() -> None:
+    assert keys.stem(SHARD, 0) == SHARD
+    assert keys.parse_commit(f"commits/ab/{SHARD}.0000.json") is None
+    assert keys.parse_relabel_order(f"relabel/ab/{SHARD}.json") is None
+    assert keys.parse_relabel_order(keys.relabel_order(SHARD, 12)) == (SHARD, 12)
+    assert keys.parse_commit(keys.commit(SHARD, 12345)) == (SHARD, 12345)
+
+
+def test_snapshots_are_named_by_number_and_digest() -> None:
+    key = keys.snapshot(7, "0" * 64)
+    assert key == f"snapshots/00000007-{'0' * 64}.parquet"
+    assert keys.parse_snapshot(key) == (7, "0" * 64)
+    assert keys.parse_snapshot("snapshots/notes.txt") is None
