@@ -206,6 +206,8 @@ class ViewSpec:
         preprocess: Whose resampling to reproduce.
         variant: Which of the original code's filters, where they differ between tasks of the same
             kind (`seg`, `matting`, `v1`); empty where only one exists.
+        region: Whether stretched and letterboxed views show the image, or one person's box each;
+            crops are cut around persons anyway.
     """
 
     kind: ViewKind
@@ -213,11 +215,19 @@ class ViewSpec:
     width: int
     preprocess: Preprocess = Preprocess.TRANSFORMERS
     variant: str = ""
+    region: Level = Level.IMAGE
+
+    @property
+    def owner(self) -> Level:
+        """Whether there is one view for each image or one for each person."""
+        return Level.PERSON if self.kind is ViewKind.CROP else self.region
 
     @property
     def name(self) -> str:
         """A short name that is unique among the specs of a job."""
-        parts = [self.kind, f"{self.height}x{self.width}", self.preprocess, self.variant]
+        region = "" if self.region is Level.IMAGE else self.region
+        size = f"{self.height}x{self.width}"
+        parts = [self.kind, size, self.preprocess, self.variant, region]
         return "-".join(str(part) for part in parts if part)
 
 
@@ -242,12 +252,13 @@ class ViewBatch:
 
     Attributes:
         spec: What the views are.
-        canvases: (n, height, width, 3) uint8 RGB; may be read-only.
+        canvases: (n, height, width, 3) uint8 RGB; may be read-only. For images with many persons
+            it is an `images.crops.CropCanvases`, which cuts the crops of a slice when it is sliced.
         to_source: n maps from view pixels to source pixels.
         content: n regions of the canvas that show the image.
         source_sizes: n (height, width) of the oriented source images.
         rows: n positions of the owner: the sample in the chunk for views of whole images, the
-            person in the chunk for crops.
+            person in the chunk for views of persons.
     """
 
     spec: ViewSpec

@@ -17,6 +17,7 @@ from sapiens_batch.job.commit import Commit
 from sapiens_batch.job.manifest import JobDocument
 from sapiens_batch.job.plan import PlanDocument
 from sapiens_batch.job.receipt import Receipt
+from sapiens_batch.job.relabel import RelabelOrder
 from sapiens_batch.job.spec import JobSpec
 
 FOLDER = Path(__file__).resolve().parent.parent / "schemas"
@@ -27,6 +28,7 @@ MODELS: dict[str, type[BaseModel]] = {
     "plan": PlanDocument,
     "receipt": Receipt,
     "commit": Commit,
+    "relabel": RelabelOrder,
 }
 
 

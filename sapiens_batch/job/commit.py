@@ -1,7 +1,9 @@
 """The commit: the one object that makes a shard visible, and the rules that it must meet.
 
 Pure functions over documents; reading receipts and writing commits is left to the manifest and the
-pipeline. The receipts of a commit tile its shard (I5) and its counts add up to its rows (I1).
+pipeline. The chunks of a commit tile its shard (I5), its counts add up to its rows (I1). A later
+generation's commit describes the whole shard as well: it takes the chunks that were not labeled
+again from the commit before, which stays as it is.
 """
 
 from __future__ import annotations
@@ -44,7 +46,8 @@ class CommittedArray(Document):
         shape: Shape of the array; axis 0 is the row in the shard.
         shard_rows: Rows per Zarr shard object: row r lies in object `r // shard_rows`.
         metadata: The `zarr.json`.
-        chunks: The shard objects that exist; rows of the others were not labeled.
+        chunks: The shard objects that exist; rows of the others were not labeled. Objects of
+            chunks that a later generation did not label again lie under an earlier root.
     """
 
     root: str
@@ -61,6 +64,7 @@ class Commit(Document):
         format_version: Version of this document.
         spec_digest: Digest of what changes labels; equals the job's.
         shard_id: The shard.
+        generation: 0 for the first labels; readers take the newest generation of a shard.
         shard_key: Source-relative name of the shard.
         shard_version: Version of the input object that was read.
         num_samples: Samples in the shard, equal to its rows in `images`.
@@ -77,6 +81,7 @@ class Commit(Document):
     format_version: Annotated[int, Field(ge=1, le=FORMAT_VERSION)] = FORMAT_VERSION
     spec_digest: Sha256
     shard_id: Hex32
+    generation: Count = 0
     shard_key: str
     shard_version: str
     num_samples: Count
@@ -107,7 +112,7 @@ def tiling(receipts: Iterable[Receipt], chunk_samples: int) -> int | None:
     """Number of samples of the shard whose chunks these receipts prove, if they prove all (I5).
 
     Args:
-        receipts: Receipts of one shard in any order.
+        receipts: Receipts of one generation of one shard in any order.
         chunk_samples: Samples in every chunk but the last.
 
     Returns:
@@ -159,31 +164,33 @@ def build_commit(
     arrays: Mapping[str, CommittedArray],
     spec_digest: str,
     chunk_samples: int,
+    generation: int = 0,
+    counts: Counts | None = None,
+    reasons: Mapping[str, int] | None = None,
+    base: Commit | None = None,
 ) -> Commit:
     """The commit of a shard, after checking that it may be made.
 
     Args:
         shard: The shard as planned.
-        receipts: All its receipts, in any order.
+        receipts: All receipts of the generation, in any order.
         tables: The sealed tables, `images` among them.
         arrays: The arrays of the shard.
         spec_digest: The job's digest.
         chunk_samples: Samples per chunk.
+        generation: The generation that the receipts belong to.
+        counts: Counts of the sealed tables; needed with `base`, else the receipts' sum.
+        reasons: Quarantined samples of the sealed tables by reason; as `counts`.
+        base: The commit of the generation before, where chunks of it are taken over.
 
     Raises:
-        ProtocolError: The receipts do not tile the shard (I5), are of another shard, or their
-            counts do not agree with the tables (I1).
+        ProtocolError: The chunks do not tile the shard (I5), are of another shard, or their counts
+            do not agree with the tables (I1).
     """
-    num_samples = tiling(receipts, chunk_samples)
-    if num_samples is None:
-        raise ProtocolError(
-            f"shard {shard.shard_id} ({shard.key}): {len(receipts)} receipts do not reach its end; "
-            "run the job again"
-        )
-    if receipts[0].shard_id != shard.shard_id:
-        raise _contradiction(receipts[0], f"they were put together with shard {shard.shard_id}")
-    counts = total_counts(receipts)
-    check_counts(num_samples, counts, tables["images"].rows)
+    chunks = _chunk_ranges(shard, receipts, chunk_samples, base)
+    _check_owner(shard, receipts, generation)
+    counts = counts or total_counts(receipts)
+    check_counts(chunks[-1].stop, counts, tables["images"].rows)
     persons_rows = tables["persons"].rows if "persons" in tables else 0
     if counts.persons != persons_rows:
         raise ProtocolError(
@@ -191,21 +198,58 @@ def build_commit(
             f"`persons` has {persons_rows} rows; run `verify`"
         )
     ordered = sorted(receipts, key=lambda receipt: receipt.chunk)
+    problems = tuple(problem for one in ordered for problem in one.problems)
+    if base is not None and not any(receipt.last for receipt in ordered):
+        problems = base.problems
     return Commit(
         spec_digest=spec_digest,
         shard_id=shard.shard_id,
+        generation=generation,
         shard_key=shard.key,
         shard_version=shard.version,
-        num_samples=num_samples,
+        num_samples=chunks[-1].stop,
         counts=counts,
-        reasons=total_reasons(ordered),
-        problems=tuple(problem for one in ordered for problem in one.problems),
+        reasons=dict(total_reasons(ordered) if reasons is None else reasons),
+        problems=problems,
         write_id=uuid.uuid4().hex,
         tables=dict(tables),
         arrays=dict(arrays),
-        chunks=tuple(ChunkRange(one.start, one.stop, one.write_id) for one in ordered),
+        chunks=chunks,
         created=now(),
     )
+
+
+def _check_owner(shard: Shard, receipts: Sequence[Receipt], generation: int) -> None:
+    for receipt in receipts:
+        if receipt.shard_id != shard.shard_id:
+            raise _contradiction(receipt, f"they were put together with shard {shard.shard_id}")
+        if receipt.generation != generation:
+            raise _contradiction(
+                receipt, f"generation {receipt.generation} was put together with {generation}"
+            )
+
+
+def _chunk_ranges(
+    shard: Shard, receipts: Sequence[Receipt], chunk_samples: int, base: Commit | None
+) -> tuple[ChunkRange, ...]:
+    """The chunks of a commit: those of receipts, the others as the base has them."""
+    own = {one.chunk: ChunkRange(one.start, one.stop, one.write_id) for one in receipts}
+    if base is None:
+        if tiling(receipts, chunk_samples) is None:
+            raise ProtocolError(
+                f"shard {shard.shard_id} ({shard.key}): {len(receipts)} receipts do not reach its "
+                "end; run the job again"
+            )
+        return tuple(own[chunk] for chunk in sorted(own))
+    before = dict(enumerate(base.chunks))
+    for chunk, found in own.items():
+        if before.get(chunk, found)[:2] != found[:2] or chunk not in before:
+            raise ProtocolError(
+                f"shard {shard.shard_id} ({shard.key}): chunk {chunk} covers "
+                f"[{found.start}, {found.stop}), which generation {base.generation} does not have; "
+                "the input changed, run `verify`"
+            )
+    return tuple({**before, **own}.values())
 
 
 def total_counts(receipts: Iterable[Receipt]) -> Counts:

@@ -107,9 +107,13 @@ class Counts(Document):
 class Receipt(Document):
     """One labeled chunk.
 
+    A receipt of a later generation describes its whole chunk too: samples that were not ordered are
+    taken over from the generation before.
+
     Attributes:
         format_version: Version of this document.
         shard_id: The shard.
+        generation: 0 for the first labels of the shard.
         chunk: Number of the chunk in the shard.
         start: Index of the first sample.
         stop: Index after the last sample.
@@ -126,6 +130,7 @@ class Receipt(Document):
 
     format_version: Annotated[int, Field(ge=1, le=FORMAT_VERSION)] = FORMAT_VERSION
     shard_id: Hex32
+    generation: Count = 0
     chunk: Count
     start: Count
     stop: Count

@@ -7,20 +7,13 @@ and listing inputs is left to the models and sources packages.
 
 from __future__ import annotations
 
-import difflib
-import hashlib
-import json
-import os
-import re
-from collections.abc import Mapping, Sequence
-from pathlib import Path
-from typing import Annotated, Any, Literal, get_args
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError, model_validator
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
-from sapiens_batch.errors import SpecError
-from sapiens_batch.records import Preprocess, TaskName
+from sapiens_batch.job.task_spec import TaskSpec
+from sapiens_batch.records import TaskName
 
 FORMAT_VERSION = 1
 """Version of the on-disk format and of the label schemas; part of the spec digest."""
@@ -30,6 +23,9 @@ IMAGE_SUFFIXES = (
     "pgm", "pbm", "pnm", "jp2", "j2k", "ico", "qoi", "jfif", "jpe", "apng", "mpo", "tga",
 )  # fmt: skip
 """Names that may hold an image; whether the content is one is found out by decoding."""
+
+
+_Level = Annotated[int, Field(ge=0, le=255)]
 
 
 class _Section(BaseModel):
@@ -119,38 +115,86 @@ class SourceSpec(_Section):
         return [self.uri] if isinstance(self.uri, str) else list(self.uri)
 
 
+class DecodeSpec(_Section):
+    """How encoded images become pixels."""
+
+    background: tuple[_Level, _Level, _Level] = Field(
+        default=(255, 255, 255), description="RGB that transparent pixels are laid over."
+    )
+    scaled: bool = Field(
+        default=False,
+        description="Decode large JPEGs at 1/2, 1/4 or 1/8 where every view still has enough "
+        "pixels: faster, and slightly other labels.",
+    )
+    max_pixels: Annotated[int, Field(ge=1)] = Field(
+        default=178_956_970, description="Larger images are quarantined before they are decoded."
+    )
+    timeout_s: Annotated[float, Field(gt=0)] = Field(
+        default=60.0, description="Seconds after which an image is quarantined."
+    )
+
+
+class DetectorSpec(_Section):
+    """How persons are found where the source gives no boxes."""
+
+    model: str = Field(
+        default="movenet",
+        description="`movenet` (bundled, at most 6 persons), or the hub id or folder of a "
+        "transformers object detection model.",
+    )
+    revision: str | None = Field(default=None, description="Hub revision.")
+    score_threshold: Annotated[float, Field(ge=0, le=1)] | None = Field(
+        default=None,
+        description="Boxes with a higher score than this are kept. Default: 0.2 for `movenet`, "
+        "0.3 for others.",
+    )
+    nms_iou: Annotated[float, Field(ge=0, le=1)] = Field(
+        default=0.3, description="Boxes that overlap a better one by more than this are dropped."
+    )
+    batch_images: Annotated[int, Field(ge=1)] = Field(
+        default=4, description="Images that are decoded and searched at a time."
+    )
+
+    @property
+    def threshold(self) -> float:
+        """The score threshold, or its default."""
+        if self.score_threshold is not None:
+            return self.score_threshold
+        return 0.2 if self.model == "movenet" else 0.3
+
+
 class PersonsSpec(_Section):
     """Where person boxes come from."""
 
-    origin: Literal["source", "whole_image"] = Field(
-        alias="from", default="source", description="Boxes of the source, or one box per image."
+    origin: Literal["source", "whole_image", "detector"] = Field(
+        alias="from",
+        default="source",
+        description="Boxes of the source, one box per image, or boxes of a detector.",
     )
     max_persons: Annotated[int, Field(ge=1)] = Field(
         default=200, description="Boxes beyond this many are dropped, best scores kept."
     )
+    min_size_px: Annotated[float, Field(ge=0)] = Field(
+        default=0.0, description="Persons with a shorter side than this are refused."
+    )
+    on_empty: Literal["keep", "whole_image"] = Field(
+        default="keep",
+        description="Image without persons: keep it as `empty`, or take it as one person.",
+    )
+    detector: DetectorSpec | None = Field(
+        default=None, description="Settings of the detector, for `from: detector` only."
+    )
 
+    @model_validator(mode="after")
+    def _detector_fits_origin(self) -> PersonsSpec:
+        if self.detector is not None and self.origin != "detector":
+            raise ValueError("detector: has no effect without `from: detector`")
+        return self
 
-class TaskSpec(_Section):
-    """One label task."""
-
-    checkpoint: str = Field(
-        description="Hub id, folder, .safetensors file, or `demo` for built-in random weights."
-    )
-    revision: str | None = Field(default=None, description="Hub revision; pinned when resolved.")
-    preprocess: Preprocess = Field(
-        default=Preprocess.TRANSFORMERS, description="Whose resampling the model input reproduces."
-    )
-    rope_dtype: Literal["float32", "bfloat16"] = Field(
-        default="float32",
-        description="float32 as the transformers port computes, bfloat16 as the original does.",
-    )
-    flip_test: bool = Field(
-        default=False, description="Average with the labels of the mirrored view."
-    )
-    dtype: Literal["float16", "float32"] = Field(
-        default="float16", description="Stored precision of numeric arrays."
-    )
-    raw: bool = Field(default=False, description="embedding: keep the unnormalised vector too.")
+    @property
+    def detector_section(self) -> DetectorSpec:
+        """The `detector` section, or its defaults."""
+        return self.detector or DetectorSpec()
 
 
 class OutputSpec(_Section):
@@ -166,13 +210,23 @@ class OutputSpec(_Section):
 
 
 class ErrorsSpec(_Section):
-    """When to stop a job that is going wrong."""
+    """When to stop a job that is going wrong, and when to suspect a single sample."""
 
+    max_quarantined: Annotated[int, Field(ge=0)] | None = Field(
+        default=None, description="Stop with exit 4 when more samples are quarantined."
+    )
     max_quarantined_fraction: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=1.0, description="Exit 4 when a larger share of samples is quarantined."
+        default=1.0,
+        description="Stop with exit 4 when a larger share of the samples so far is quarantined; "
+        "looked at from the 100th sample on, and at the end.",
     )
     max_attempts: Annotated[int, Field(ge=1)] = Field(
-        default=3, description="Passes over chunks that failed before the job gives up."
+        default=3,
+        description="Times that a chunk may fail or end its worker before its samples are labeled "
+        "one by one in a process of their own.",
+    )
+    sample_timeout_s: Annotated[float, Field(gt=0)] = Field(
+        default=600.0, description="Seconds that a sample labeled on its own may take."
     )
 
 
@@ -192,6 +246,19 @@ class RuntimeSpec(_Section):
     prepare_tasks: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
         default="auto", description="Concurrent decoding tasks."
     )
+    worker_max_chunks: Annotated[int, Field(ge=1)] = Field(
+        default=1000,
+        description="A process that decodes or writes is replaced after so many chunks, so that "
+        "what libraries leak stays bounded.",
+    )
+    actor_max_chunks: Annotated[int, Field(ge=1)] | None = Field(
+        default=None, description="The same for GPU actors, which load the models again."
+    )
+    no_progress_timeout_s: Annotated[float, Field(gt=0)] = Field(
+        default=600.0,
+        description="When no chunk leaves any stage for so long, work in flight is given up and "
+        "tried again. Must be more than a chunk takes, and than loading the models.",
+    )
     ray_address: str | None = Field(
         default=None, description="Ray cluster to join; default: RAY_ADDRESS, else a local one."
     )
@@ -205,7 +272,13 @@ class JobSpec(_Section):
     persons: PersonsSpec | None = Field(
         default=None, description="Where persons come from; default: the source's boxes for pose."
     )
+    decode: DecodeSpec = DecodeSpec()
     tasks: dict[TaskName, TaskSpec] = Field(min_length=1)
+    accept_licences: list[str] = Field(
+        default_factory=list,
+        description="Keys of the licences of released weights that you accept, for example "
+        "`sapiens2`; the refusal without it shows the terms.",
+    )
     output: OutputSpec
     errors: ErrorsSpec = ErrorsSpec()
     runtime: RuntimeSpec = RuntimeSpec()
@@ -213,8 +286,7 @@ class JobSpec(_Section):
     @model_validator(mode="after")
     def _tasks_fit_persons(self) -> JobSpec:
         for name, task in self.tasks.items():
-            if task.raw and name != "embedding":
-                raise ValueError(f"tasks.{name}.raw: only `embedding` has a raw vector to keep")
+            task.check_owner(name)
         return self
 
     @property
@@ -234,13 +306,19 @@ class JobSpec(_Section):
         )
 
     def digest_fields(
-        self, weights: Mapping[TaskName, str], *, select_digest: str | None = None
+        self,
+        weights: Mapping[TaskName, str],
+        *,
+        select_digest: str | None = None,
+        detector_digest: str | None = None,
     ) -> dict[str, Any]:
         """What decides the labels of a given image, as JSON values (invariant I4).
 
         Args:
             weights: Digest of each task's checkpoint; it stands for id, path and revision.
             select_digest: Digest of what `source.select` lists, which stands for its address.
+            detector_digest: Digest of the person detector, which stands for its id, where there
+                is one.
         """
         public = self.public_dict()
         tasks = {
@@ -258,125 +336,23 @@ class JobSpec(_Section):
         return {
             "format_version": FORMAT_VERSION,
             "source": source,
-            "persons": public["persons"],
+            "persons": self._persons_fields(detector_digest),
+            "decode": {k: v for k, v in public["decode"].items() if k != "timeout_s"},
             "tasks": tasks,
             "chunk_samples": self.output.chunk_samples,
             "dtype": self.runtime.dtype,
         }
 
-
-def digest(fields: Mapping[str, Any]) -> str:
-    """Hex sha256 of JSON values in canonical form."""
-    text = json.dumps(fields, sort_keys=True, separators=(",", ":"), ensure_ascii=True)
-    return hashlib.sha256(text.encode()).hexdigest()
-
-
-def differences(before: Mapping[str, Any], after: Mapping[str, Any], path: str = "") -> list[str]:
-    """Lines `field: old -> new` for every JSON value that differs, in field order."""
-    lines = []
-    for name in sorted({*before, *after}):
-        where = f"{path}.{name}" if path else name
-        old, new = before.get(name), after.get(name)
-        if isinstance(old, Mapping) and isinstance(new, Mapping):
-            lines += differences(old, new, where)
-        elif old != new:
-            lines.append(f"{where}: {_shown(old)} -> {_shown(new)}")
-    return lines
-
-
-def _shown(value: Any) -> str:
-    return "(absent)" if value is None else json.dumps(value, ensure_ascii=False)
-
-
-def load_spec(path: Path, overrides: Sequence[str] = ()) -> JobSpec:
-    """Read and validate a job file.
-
-    `${NAME}` in any string is replaced by the environment variable.
-
-    Args:
-        path: The YAML file.
-        overrides: `dotted.field=value` assignments, values parsed as YAML, applied last.
-
-    Raises:
-        SpecError: The file is missing or no YAML mapping, a variable is unset, an override has no
-            `=`, or a field breaks a rule; the message lists field, rule and value of every fault.
-    """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"job file {path} cannot be read: {error}") from error
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise SpecError(f"job file {path} is not valid YAML: {error}") from error
-    if not isinstance(values, dict):
-        raise SpecError(
-            f"job file {path} must be a mapping of sections, found {type(values).__name__}"
-        )
-    for assignment in overrides:
-        _override(values, assignment)
-    return parse_spec(_interpolate(values), origin=str(path))
-
-
-def parse_spec(values: Mapping[str, Any], origin: str = "job spec") -> JobSpec:
-    """Validate a job given as plain values.
-
-    Raises:
-        SpecError: A field breaks a rule; the message lists every fault.
-    """
-    try:
-        return JobSpec.model_validate(values)
-    except ValidationError as error:
-        faults = "\n".join(f"  {_fault(dict(item))}" for item in error.errors())
-        raise SpecError(f"{origin} has {error.error_count()} fault(s):\n{faults}") from error
-
-
-def _fault(item: dict[str, Any]) -> str:
-    where = ".".join(str(part) for part in item["loc"] if part != "[key]") or "(top level)"
-    if item["type"] == "missing":
-        return f"{where}: required, but absent"
-    if item["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(str(item["loc"][-1]), _field_names(JobSpec), n=1)
-        hint = f"; did you mean `{close[0]}`?" if close else ""
-        return f"{where}: no such field{hint}"
-    return f"{where}: {item['msg']}; found {item['input']!r}"
-
-
-def _field_names(model: type[BaseModel]) -> list[str]:
-    names = []
-    for name, field in model.model_fields.items():
-        names.append(field.alias or name)
-        for kind in (field.annotation, *get_args(field.annotation)):
-            if isinstance(kind, type) and issubclass(kind, BaseModel):
-                names += _field_names(kind)
-    return names
-
-
-def _override(values: dict[str, Any], assignment: str) -> None:
-    path, separator, text = assignment.partition("=")
-    if not separator:
-        raise SpecError(f"--set {assignment}: expected dotted.field=value")
-    *parents, last = path.split(".")
-    target = values
-    for name in parents:
-        target = target.setdefault(name, {})
-        if not isinstance(target, dict):
-            raise SpecError(f"--set {assignment}: `{name}` is not a section")
-    target[last] = yaml.safe_load(text)
-
-
-def _interpolate(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {name: _interpolate(item) for name, item in value.items()}
-    if isinstance(value, list):
-        return [_interpolate(item) for item in value]
-    if isinstance(value, str):
-        return re.sub(r"\$\{(\w+)\}", _variable, value)
-    return value
-
-
-def _variable(match: re.Match[str]) -> str:
-    name = match.group(1)
-    if name not in os.environ:
-        raise SpecError(f"${{{name}}} in the job file: the environment variable {name} is not set")
-    return os.environ[name]
+    def _persons_fields(self, detector_digest: str | None) -> dict[str, Any] | None:
+        if self.persons is None:
+            return None
+        fields = self.persons.model_dump(mode="json", by_alias=True)
+        fields["detector"] = None
+        if self.persons.origin == "detector":
+            detector = self.persons.detector_section
+            fields["detector"] = {
+                "weights": detector_digest,
+                "score_threshold": detector.threshold,
+                "nms_iou": detector.nms_iou,
+            }
+        return fields

@@ -6,6 +6,14 @@ read at any time and shows its committed shards.
 
 from sapiens_batch.labelset.arrays import LabelArray
 from sapiens_batch.labelset.labels import LabelSet, open_labels
+from sapiens_batch.labelset.quarantine import Quarantined, quarantined
 from sapiens_batch.labelset.sample import SampleLabels
 
-__all__ = ["LabelArray", "LabelSet", "SampleLabels", "open_labels"]
+__all__ = [
+    "LabelArray",
+    "LabelSet",
+    "Quarantined",
+    "SampleLabels",
+    "open_labels",
+    "quarantined",
+]

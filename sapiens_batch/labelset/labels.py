@@ -6,8 +6,8 @@ job is opened; open it again to see more.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 import pyarrow.dataset as ds
@@ -15,12 +15,21 @@ import pyarrow.dataset as ds
 from sapiens_batch.errors import InputError
 from sapiens_batch.job.commit import Commit
 from sapiens_batch.job.manifest import JobDocument, Manifest
+from sapiens_batch.job.snapshot import CommitSummary, read_summaries
 from sapiens_batch.labelset.arrays import LabelArray
+from sapiens_batch.labelset.commits import CommitReader
+from sapiens_batch.labelset.filters import Filter, as_expression
 from sapiens_batch.labelset.sample import SampleLabels, table_rows
 from sapiens_batch.records import LabelSchema, Level
 from sapiens_batch.sinks.parquet import table_schema
 from sapiens_batch.storage import open_store
 from sapiens_batch.storage.arrow import arrow_filesystem
+
+if TYPE_CHECKING:
+    import ray.data
+    from torch.utils.data import Dataset, IterableDataset
+
+    from sapiens_batch.labelset.items import Size
 
 
 def open_labels(uri: str, storage_options: Mapping[str, Any] | None = None) -> LabelSet:
@@ -41,11 +50,12 @@ class LabelSet:
     """The committed labels of one job.
 
     Args:
-        manifest: The job; its commits are read now.
+        manifest: The job; which shards are visible is found out now.
 
     Attributes:
         job: The job's document.
-        commits: Committed shards by id.
+        shards: What is known of every visible shard, by id, without reading its commit.
+        commits: Newest commits by shard id, each read when it is asked for.
         schemas: Label schemas by task.
         images: One row per sample, sorted within each shard.
         persons: One row per person.
@@ -54,18 +64,30 @@ class LabelSet:
     def __init__(self, manifest: Manifest) -> None:
         self._store = manifest.store
         self.job: JobDocument = manifest.job
-        self.commits: Mapping[str, Commit] = {one.shard_id: one for one in manifest.commits()}
+        self.shards: Mapping[str, CommitSummary] = read_summaries(manifest)
+        generations: dict[str, int] = {}
+        files: dict[Level, dict[str, str]] = {level: {} for level in Level}
+        for shard in self.shards.values():
+            generations[shard.shard_id] = shard.generation
+            for level in Level:
+                if level.table in shard.tables:
+                    files[level][shard.tables[level.table].key] = shard.shard_id
+        self.commits: Mapping[str, Commit] = CommitReader(manifest, generations)
         self.schemas: Mapping[str, LabelSchema] = {
             schema.task: schema for schema in manifest.job.label_schemas
         }
-        self.images: ds.Dataset = self._dataset(Level.IMAGE)
-        self.persons: ds.Dataset = self._dataset(Level.PERSON)
+        self.images: ds.Dataset = self._dataset(Level.IMAGE, files[Level.IMAGE])
+        self.persons: ds.Dataset = self._dataset(Level.PERSON, files[Level.PERSON])
 
     def __repr__(self) -> str:
         return f"LabelSet({self._store.uri!r}, {len(self.commits)} shards)"
 
-    def array(self, task: str) -> LabelArray:
+    def array(self, task: str, *, whole_objects: bool = False) -> LabelArray:
         """The dense array of a task.
+
+        Args:
+            task: The task.
+            whole_objects: For reading in order: each stored object is read once and as a whole.
 
         Raises:
             KeyError: The job has no such task.
@@ -73,7 +95,8 @@ class LabelSet:
         """
         if task not in self.schemas:
             raise KeyError(f"job {self.job.name!r} has tasks {sorted(self.schemas)}, not {task!r}")
-        return LabelArray(self._store, self.schemas[task], self.commits)
+        schema = self.schemas[task]
+        return LabelArray(self._store, schema, self.commits, whole_objects=whole_objects)
 
     def sample(
         self, key: str, shard_id: str | None = None, index: int | None = None
@@ -96,20 +119,170 @@ class LabelSet:
         found = table_rows(self.images.to_table(filter=wanted))
         if len(found) != 1:
             raise self._ambiguous(key, found)
-        row = found[0]
-        mine = (ds.field("shard_id") == row["shard_id"]) & (ds.field("index") == row["index"])
-        persons = table_rows(self.persons.to_table(filter=mine))
-        persons.sort(key=lambda person: int(person["person"]))
-        arrays = {task: self.array(task) for task, schema in self.schemas.items() if schema.array}
-        return SampleLabels(row, tuple(persons), self.schemas, arrays)
+        return self._sample(found[0])
 
-    def _dataset(self, level: Level) -> ds.Dataset:
+    def sample_at(self, shard_id: str, index: int) -> SampleLabels:
+        """The labels of the sample at a place; opens the files of its shard only.
+
+        Raises:
+            KeyError: The shard is not committed.
+            IndexError: The shard has no such sample.
+        """
+        found = table_rows(self.shard_rows(shard_id, Level.IMAGE, ds.field("index") == index))
+        if not found:
+            raise IndexError(
+                f"sample {index} of a shard of {self.shards[shard_id].num_samples}, {shard_id}"
+            )
+        return self._sample(found[0])
+
+    def samples(self, wanted: Filter | None = None) -> Iterator[SampleLabels]:
+        """Samples in stored order, shard by shard, with one shard's rows in memory.
+
+        Arrays are read when asked for, object by object, so that walking over all samples reads
+        each byte once.
+
+        Args:
+            wanted: Which rows of `images`: a pyarrow expression or text for `parse_filter`.
+
+        Raises:
+            InputError: The text is no filter.
+        """
+        expression = as_expression(wanted, self.images.schema)
+        arrays = self._arrays(whole_objects=True)
+        for shard_id in self.shard_ids(expression):
+            rows = table_rows(self.shard_rows(shard_id, Level.IMAGE, expression))
+            persons: dict[int, list[dict[str, Any]]] = {}
+            if rows:
+                for person in table_rows(self.shard_rows(shard_id, Level.PERSON)):
+                    persons.setdefault(person["index"], []).append(person)
+            for row in rows:
+                mine = tuple(persons.get(row["index"], ()))
+                yield SampleLabels(row, mine, self.schemas, arrays)
+
+    def shard_ids(self, wanted: ds.Expression | None = None) -> list[str]:
+        """Committed shards, sorted; without those that a filter on `shard_id` rules out."""
+        if wanted is None or not self.shards:
+            return sorted(self.shards)
+        owners = {
+            shard.tables[Level.IMAGE.table].key: shard_id
+            for shard_id, shard in self.shards.items()
+            if Level.IMAGE.table in shard.tables
+        }
+        return sorted(owners[one.path] for one in self.images.get_fragments(wanted))
+
+    def shard_rows(
+        self,
+        shard_id: str,
+        level: Level = Level.IMAGE,
+        wanted: ds.Expression | None = None,
+        columns: Sequence[str] | None = None,
+    ) -> pa.Table:
+        """Rows of one shard, in order, with whatever size the job has: one file is opened.
+
+        Args:
+            shard_id: A committed shard.
+            level: Which table.
+            wanted: Which rows.
+            columns: Which columns; all by default.
+
+        Raises:
+            KeyError: The shard is not committed.
+        """
+        if shard_id not in self.shards:
+            raise KeyError(f"shard {shard_id!r} is not committed in {self._store.uri}")
+        schema = (self.images if level is Level.IMAGE else self.persons).schema
+        stored = self.shards[shard_id].tables.get(level.table)
+        names = schema.names if columns is None else list(columns)
+        if stored is None:
+            return schema.empty_table().select(names)
+        fragment = ds.ParquetFileFormat().make_fragment(
+            stored.key, filesystem=arrow_filesystem(self._store)
+        )
+        return fragment.to_table(schema=schema, filter=wanted, columns=names)
+
+    def to_torch(
+        self,
+        tasks: Sequence[str],
+        wanted: Filter | None = None,
+        *,
+        size: Size = "stored",
+    ) -> Dataset[dict[str, Any]]:
+        """A map-style torch dataset: random access, for samplers.
+
+        Args:
+            tasks: Label tasks; samples that lack an image-level label of one are left out.
+            wanted: Which rows of `images`.
+            size: Pixels of arrays, see `items.sample_item`.
+
+        Raises:
+            DependencyError: torch is not installed.
+            InputError: The job has no such task, or the text is no filter.
+        """
+        from sapiens_batch.labelset.torch_dataset import LabelDataset
+
+        return LabelDataset(self, tasks, wanted, size=size)
+
+    def to_torch_stream(
+        self,
+        tasks: Sequence[str],
+        wanted: Filter | None = None,
+        *,
+        size: Size = "stored",
+        seed: int | None = None,
+    ) -> IterableDataset[dict[str, Any]]:
+        """An iterable torch dataset: reads in stored order, shared among workers and processes.
+
+        Args:
+            tasks: As for `to_torch`.
+            wanted: As for `to_torch`.
+            size: As for `to_torch`.
+            seed: Shuffles the runs of samples that are read together, differently each epoch.
+
+        Raises:
+            DependencyError, InputError: As for `to_torch`.
+        """
+        from sapiens_batch.labelset.torch_dataset import LabelStream
+
+        return LabelStream(self, tasks, wanted, size=size, seed=seed)
+
+    def to_ray(
+        self,
+        tasks: Sequence[str],
+        wanted: Filter | None = None,
+        *,
+        size: Size = "stored",
+    ) -> ray.data.Dataset:
+        """A Ray dataset with a row per sample; nothing is read before it is consumed.
+
+        Args:
+            tasks: As for `to_torch`.
+            wanted: As for `to_torch`.
+            size: As for `to_torch`.
+
+        Raises:
+            DependencyError, InputError: As for `to_torch`.
+        """
+        from sapiens_batch.labelset.ray_dataset import ray_dataset
+
+        return ray_dataset(self, tasks, wanted, size=size)
+
+    def _sample(self, row: dict[str, Any]) -> SampleLabels:
+        mine = ds.field("index") == row["index"]
+        persons = table_rows(self.shard_rows(row["shard_id"], Level.PERSON, mine))
+        persons.sort(key=lambda person: int(person["person"]))
+        return SampleLabels(row, tuple(persons), self.schemas, self._arrays())
+
+    def _arrays(self, *, whole_objects: bool = False) -> dict[str, LabelArray]:
+        return {
+            task: self.array(task, whole_objects=whole_objects)
+            for task, schema in self.schemas.items()
+            if schema.array
+        }
+
+    def _dataset(self, level: Level, owners: Mapping[str, str]) -> ds.Dataset:
+        """The table of a level, from its files and the shards that they belong to."""
         schema = table_schema(level, list(self.schemas.values()), self.job.extra_columns)
-        named = [
-            (commit.tables[level.table].key, ds.field("shard_id") == commit.shard_id)
-            for commit in self.commits.values()
-            if level.table in commit.tables
-        ]
+        named = [(key, ds.field("shard_id") == shard_id) for key, shard_id in owners.items()]
         if not named:
             return ds.dataset(pa.Table.from_batches([], schema=schema))
         return ds.FileSystemDataset.from_paths(

@@ -5,13 +5,14 @@ Finding the sample is left to `labels`. Arrays are read when asked for.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 
+from sapiens_batch.errors import InputError
 from sapiens_batch.labelset import resample
 from sapiens_batch.labelset.arrays import LabelArray
 from sapiens_batch.records import Affine, Array, LabelSchema, Level
@@ -88,6 +89,43 @@ class SampleLabels:
         if task == "normal":
             return resample.renormalize(mapped, field.dimension_names.index("channel"))
         return mapped
+
+    def mask(
+        self,
+        classes: Sequence[str | int],
+        *,
+        task: str = "seg",
+        person: int | None = None,
+        source: bool = True,
+    ) -> Array | None:
+        """Where a class map has one of some classes, or None where there is no label.
+
+        Args:
+            classes: Names, as in the task's metadata, or numbers.
+            task: A task whose array holds classes.
+            person: Number of the person, for tasks that label persons.
+            source: In source pixels rather than on the frame.
+
+        Returns:
+            (height, width) bool; `masks` makes run lengths or polygons of it.
+
+        Raises:
+            KeyError, ValueError: As for `array`.
+            InputError: The task has no such class.
+        """
+        numbers = [self._class_number(task, one) for one in classes]
+        values = self.to_source(task, person) if source else self.array(task, person)
+        return None if values is None else np.isin(values, numbers)
+
+    def _class_number(self, task: str, name: str | int) -> int:
+        known = self.schemas[task].metadata.get("classes") or []
+        if isinstance(name, int):
+            return name
+        if name not in known:
+            raise InputError(
+                f"task {task} has no class {name!r}; it has {', '.join(known) or 'only numbers'}"
+            )
+        return int(known.index(name))
 
     def _owner(self, task: str, person: int | None) -> Row:
         """The table row that ties this sample, or one of its persons, to the task's array."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import io
 import json
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,7 +18,8 @@ import pyarrow.parquet as pq
 
 from sapiens_batch.errors import ProtocolError, SpecError
 from sapiens_batch.job import schema as schema_json
-from sapiens_batch.records import Array, ColumnField, LabelSchema, Level
+from sapiens_batch.job.receipt import Counts
+from sapiens_batch.records import Array, ColumnField, LabelSchema, Level, Status
 from sapiens_batch.sinks.base import METADATA_KEY, describe
 
 # Readers hold a row group in memory; 2**31 list elements would also overflow 32-bit offsets.
@@ -41,13 +43,31 @@ _IMAGES = (
     ColumnField("width", "int32", (), "px", "columns of the source image after orientation"),
     ColumnField("orientation", "int8", (), "", "EXIF orientation as stored, 1 to 8"),
     ColumnField("content_sha256", "string", (), "", "digest of the encoded image, hex"),
-    ColumnField("num_persons", "int32", (), "", "rows of the sample in persons"),
+    ColumnField("decoder", "string", (), "", "library that decoded the image"),
+    ColumnField("animated", "bool", (), "", "whether the file holds frames after the labeled one"),
+    ColumnField(
+        "colour_profile",
+        "string",
+        (),
+        "",
+        "embedded ICC profile: none, srgb, converted (to sRGB) or ignored",
+    ),
+    ColumnField("num_persons", "int32", (), "", "rows of the sample in persons with status ok"),
+    ColumnField("persons_truncated", "bool", (), "", "whether there were more than max_persons"),
 )
 _PERSONS = (
     *_IDENTITY,
-    ColumnField("person", "int32", (), "", "number of the person in its sample, from 0"),
+    ColumnField("person", "int32", (), "", "position in the list of boxes it came from, from 0"),
     ColumnField("bbox", "float32", (4,), "px", "COCO xywh: left, top, width, height"),
     ColumnField("bbox_score", "float32", (), "probability", "score of the box, where it has one"),
+    ColumnField("status", "string", (), "", "ok, or refused: a box that no crop can be cut from"),
+    ColumnField(
+        "reason",
+        "string",
+        (),
+        "",
+        "why the box is refused; person.invented: the whole image, as nobody was found",
+    ),
 )
 _NEVER_NULL = {"key", "shard_id", "index", "status", "num_persons", "person", "bbox"}
 
@@ -191,6 +211,25 @@ def merge(parts: Sequence[bytes]) -> bytes:
     if not _is_sorted(whole, order):
         whole = whole.sort_by([(name, "ascending") for name in order])
     return encode(whole)
+
+
+def status_counts(images: pa.Table, num_persons: int) -> tuple[Counts, dict[str, int]]:
+    """What became of the samples of a table, and the quarantined ones by reason, sorted.
+
+    Args:
+        images: Rows of `images`.
+        num_persons: Rows of `persons`.
+    """
+    rows = images.select(["status", "reason"]).to_pylist()
+    statuses = Counter(row["status"] for row in rows)
+    reasons = Counter(row["reason"] for row in rows if row["status"] == Status.QUARANTINED)
+    counts = Counts(
+        ok=statuses[Status.OK],
+        empty=statuses[Status.EMPTY],
+        quarantined=statuses[Status.QUARANTINED],
+        persons=num_persons,
+    )
+    return counts, dict(sorted(reasons.items()))
 
 
 def _own_columns(level: Level, extra_columns: Sequence[str]) -> list[ColumnField]:

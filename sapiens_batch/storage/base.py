@@ -100,8 +100,9 @@ class Store(Protocol):
     def list(self, prefix: str) -> Iterator[ObjectInfo]:
         """Every object whose key starts with the folder `prefix` (ends with `/` or is empty).
 
-        Keys come sorted by code point. Never answered from a cache; unfinished writes of a
-        local backend are not listed.
+        Keys of one folder come sorted by code point; folders come one after the other, in an order
+        that differs between stores. Never answered from a cache, and never held in memory as a
+        whole; unfinished writes of a local backend are not listed.
         """
         ...
 
@@ -115,6 +116,14 @@ class Store(Protocol):
         Raises:
             StorageError: The store cannot be written; the message names the address and the cause.
         """
+        ...
+
+    def adapted(self, capabilities: Capabilities) -> Store:
+        """The same store, relying on no more than what a probe found."""
+        ...
+
+    def unfinished(self) -> Iterator[ObjectInfo]:
+        """What interrupted writes left behind, under keys that `list` hides; for `gc`."""
         ...
 
 

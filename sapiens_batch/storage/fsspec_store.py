@@ -3,17 +3,17 @@
 Objects are created with a conditional put. A put whose answer was lost, or that was refused because
 the store already has the key, is resolved by reading the object back: equal bytes mean that this
 call won. Caches are off. Which stores honour the condition is found out by `probe`, not assumed.
+Refused credentials are looked up afresh once, because those of a long job expire.
 """
 
 from __future__ import annotations
 
-import errno
 import random
 import re
+import threading
 import time
 import uuid
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
 from typing import Any, TypeVar
 
 import fsspec
@@ -27,19 +27,14 @@ from sapiens_batch.storage.base import (
     check_key,
     check_range,
 )
+from sapiens_batch.storage.failures import is_authority, is_taken, is_transient
+from sapiens_batch.storage.listing import list_folder
 
 Result = TypeVar("Result")
 
 ATTEMPTS = 6
 FIRST_DELAY_S = 0.2
 # With doubling and jitter, six attempts span 3 to 12 seconds, on top of the client's own retries.
-_TRANSIENT_ERRNOS = {errno.EBUSY, errno.EREMOTEIO, errno.EAGAIN, errno.EPIPE, errno.ETIMEDOUT}
-_TRANSIENT_WORDS = re.compile(
-    r"\b(429|500|502|503|504)\b|slow ?down|reduce your request rate|too many requests"
-    r"|service unavailable|internal error|timed? ?out|connection (reset|closed|broken)"
-    r"|conditional request conflict|ConditionalRequestConflict",
-    re.IGNORECASE,
-)
 _EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}
 
 
@@ -71,6 +66,7 @@ class FsspecStore:
         self._conditional_create = conditional_create
         self._retry_delay_s = retry_delay_s
         self._fs, self._root = _connect(self._address, self._options)
+        self._connecting = threading.Lock()
 
     def __repr__(self) -> str:
         return f"FsspecStore({self.uri!r})"
@@ -98,6 +94,10 @@ class FsspecStore:
             self._retrying("write", key, lambda: self._fs.pipe_file(path, payload, mode=mode))
         except _TakenError:
             return self._is_ours(key, payload)
+        except StorageError:
+            if self._landed(key, payload):
+                return True
+            raise
         return True
 
     def read(self, key: str) -> bytes:
@@ -109,10 +109,19 @@ class FsspecStore:
     def read_range(self, key: str, start: int, stop: int | None = None) -> bytes:
         """See `Store.read_range`."""
         path = self._path(key)
+        if start == stop:
+            if self.size(key) is None:
+                raise MissingObjectError(f"{self.uri}/{key} does not exist")
+            return b""
 
         def attempt() -> bytes:
             data = self._fs.cat_file(path, start=start, end=stop)
-            return check_range(self.uri, key, data, start, stop)
+            try:
+                return check_range(self.uri, key, data, start, stop)
+            except StorageError as error:
+                if (self.size(key) or 0) < max(stop or 0, -start):
+                    raise _BeyondEndError(str(error)) from error
+                raise
 
         return self._retrying("read", key, attempt)
 
@@ -133,13 +142,11 @@ class FsspecStore:
         """See `Store.list`."""
         folder = self._path(prefix.removesuffix("/")) if prefix else self._root
         try:
-            found = self._retrying("list", prefix, lambda: self._fs.find(folder, detail=True))
+            yield from list_folder(
+                self._fs, self._root, folder, lambda ask: self._retrying("list", prefix, ask)
+            )
         except MissingObjectError:
             return
-        skip = len(self._root) + 1
-        for path in sorted(found):
-            info = found[path]
-            yield ObjectInfo(path[skip:], int(info["size"]), _modified_s(info))
 
     def delete(self, key: str) -> None:
         """See `Store.delete`."""
@@ -167,6 +174,21 @@ class FsspecStore:
             self.delete(key)
         return Capabilities(conditional_create=conditional, backend=_scheme(self._address))
 
+    def adapted(self, capabilities: Capabilities) -> FsspecStore:
+        """See `Store.adapted`."""
+        if capabilities.conditional_create or not self._conditional_create:
+            return self
+        return FsspecStore(
+            self._address,
+            self._options,
+            conditional_create=False,
+            retry_delay_s=self._retry_delay_s,
+        )
+
+    def unfinished(self) -> Iterator[ObjectInfo]:
+        """See `Store.unfinished`; parts of broken uploads are left to the bucket's own rules."""
+        return iter(())
+
     def _path(self, key: str) -> str:
         return f"{self._root}/{check_key(key)}"
 
@@ -174,21 +196,42 @@ class FsspecStore:
         """Whether the object that took a key is the one that this call sent."""
         return self.size(key) == len(payload) and self.read(key) == payload
 
+    def _landed(self, key: str, payload: bytes) -> bool:
+        """Whether a create that failed in the end was carried out all the same."""
+        try:
+            return self._is_ours(key, payload)
+        except StorageError:
+            return False
+
     def _retrying(self, verb: str, key: str, operation: Callable[[], Result]) -> Result:
         """Run an operation, again while the store is busy, and name what went wrong otherwise."""
         delay_s = self._retry_delay_s
+        refreshed = False
         for attempt in range(ATTEMPTS):
+            connection = self._fs
             try:
                 return operation()
+            except _BeyondEndError:
+                raise
             except Exception as error:  # clients raise what they like, also outside OSError
-                if verb == "write" and _is_taken(error):
+                if verb == "write" and is_taken(error):
                     raise _TakenError(key) from error
-                if attempt == ATTEMPTS - 1 or not _is_transient(error):
+                if is_authority(error) and not refreshed and attempt < ATTEMPTS - 1:
+                    refreshed = True
+                    self._reconnect(connection)
+                    continue
+                if attempt == ATTEMPTS - 1 or not is_transient(error):
                     raise self._refused(verb, key, error) from error
             # Jitter keeps many workers from coming back at the same moment.
             time.sleep(delay_s * random.uniform(0.5, 1.5))
             delay_s *= 2
         raise AssertionError("unreachable: the last attempt returns or raises")
+
+    def _reconnect(self, refused: fsspec.AbstractFileSystem) -> None:
+        """Replace a connection whose credentials were refused, unless another thread has."""
+        with self._connecting:
+            if self._fs is refused:
+                self._fs, self._root = _connect(self._address, self._options)
 
     def _refused(self, verb: str, key: str, error: Exception) -> StorageError:
         if isinstance(error, StorageError):
@@ -200,6 +243,10 @@ class FsspecStore:
             f"cannot {verb} {where}: {type(error).__name__}: {error}; check the address, the "
             "bucket, the rights and the credentials in storage_options"
         )
+
+
+class _BeyondEndError(StorageError):
+    """The object is shorter than the range that was asked for; asking again does not help."""
 
 
 class _TakenError(Exception):
@@ -227,31 +274,3 @@ def _connect(uri: str, options: Mapping[str, Any]) -> tuple[fsspec.AbstractFileS
 
 def _scheme(uri: str) -> str:
     return uri.partition("://")[0]
-
-
-def _is_taken(error: Exception) -> bool:
-    # s3fs raises FileExistsError only where the server names the header, else a bare EINVAL.
-    if isinstance(error, FileExistsError):
-        return True
-    text = f"{error} {error.__cause__}".lower()
-    return "pre-condition" in text or "precondition" in text
-
-
-def _is_transient(error: Exception) -> bool:
-    if isinstance(error, MissingObjectError | FileNotFoundError | PermissionError):
-        return False
-    if isinstance(error, TimeoutError | ConnectionError | StorageError):
-        return True
-    if isinstance(error, OSError) and error.errno in _TRANSIENT_ERRNOS:
-        return True
-    return bool(_TRANSIENT_WORDS.search(f"{type(error).__name__} {error}"))
-
-
-def _modified_s(info: Mapping[str, Any]) -> float:
-    for name in ("LastModified", "mtime", "last_modified", "updated", "created"):
-        value = info.get(name)
-        if isinstance(value, int | float):
-            return float(value)
-        if isinstance(value, datetime):
-            return value.timestamp()
-    return 0.0

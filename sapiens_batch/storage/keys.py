@@ -1,7 +1,8 @@
 """Every path of a job directory, and the inverse for the keys that are listed.
 
 Nothing else in the package writes a key as a string literal. `<xx>` is the first two hex digits of
-a shard id and keeps folders small. Whether an object exists, and what is in it, is left to others.
+a shard id and keeps folders small. Objects of a later generation of a shard carry its number, so
+that no two generations share a key. Whether an object exists, and what is in it, is left to others.
 """
 
 from __future__ import annotations
@@ -18,16 +19,20 @@ PARTS = "parts/"
 TABLES = "tables/"
 ARRAYS = "arrays/"
 COMMITS = "commits/"
+RELABEL = "relabel/"
 SNAPSHOTS = "snapshots/"
+LEASES = "leases/"
 
 TableName = Literal["images", "persons"]
 
-_SHARD = r"(?P<shard_id>[0-9a-f]{32})"
+_SHARD = r"(?P<shard_id>[0-9a-f]{32})(?:\.(?!0000\b)(?P<generation>\d{4,}))?"
 _CHUNK = r"(?P<chunk>\d{6,})"
 _WRITE_ID = r"(?P<write_id>[0-9a-f]{32})"
 _PLAN_DOCUMENT = re.compile(r"plan/(?P<number>\d{4,})\.json")
 _RECEIPT = re.compile(rf"receipts/{_SHARD}/{_CHUNK}\.json")
 _COMMIT = re.compile(rf"commits/[0-9a-f]{{2}}/{_SHARD}\.json")
+_RELABEL = re.compile(rf"relabel/[0-9a-f]{{2}}/{_SHARD}\.json")
+_SNAPSHOT = re.compile(r"snapshots/(?P<number>\d{8,})-(?P<digest>[0-9a-f]{64})\.parquet")
 _ATTEMPT = re.compile(rf"attempts/{_SHARD}/{_CHUNK}/{_WRITE_ID}")
 _PART = re.compile(rf"parts/(?P<name>[a-z]+)/{_SHARD}/{_CHUNK}-{_WRITE_ID}\.parquet")
 _TABLE = re.compile(rf"tables/(?P<name>[a-z]+)/[0-9a-f]{{2}}/{_SHARD}-{_WRITE_ID}\.parquet")
@@ -35,6 +40,11 @@ _ARRAY_CHUNK = re.compile(
     rf"arrays/(?P<name>[a-z]+)/[0-9a-f]{{2}}/{_SHARD}\.zarr/c/(?P<chunk>\d+)(?:/0)*"
 )
 _ARRAY_DOCUMENT = re.compile(rf"arrays/(?P<name>[a-z]+)/[0-9a-f]{{2}}/{_SHARD}\.zarr/zarr\.json")
+
+
+Kind = Literal[
+    "receipt", "commit", "relabel", "attempt", "part", "table", "array_chunk", "array_document"
+]
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,18 +57,25 @@ class ObjectName:
         chunk: The chunk that it belongs to, or None for objects of a whole shard.
         name: Table or task, or empty.
         write_id: The attempt that wrote it, or empty for deterministic keys.
+        generation: The generation of the shard, 0 for its first labels.
     """
 
-    kind: Literal["receipt", "commit", "attempt", "part", "table", "array_chunk", "array_document"]
+    kind: Kind
     shard_id: str
     chunk: int | None = None
     name: str = ""
     write_id: str = ""
+    generation: int = 0
 
 
 def prefix(shard_id: str) -> str:
     """The folder `<xx>` of a shard."""
     return shard_id[:2]
+
+
+def stem(shard_id: str, generation: int = 0) -> str:
+    """The name under which a generation of a shard keeps its objects."""
+    return shard_id if generation == 0 else f"{shard_id}.{generation:04d}"
 
 
 def plan_table(number: int) -> str:
@@ -71,54 +88,69 @@ def plan_document(number: int) -> str:
     return f"{PLAN}{number:04d}.json"
 
 
-def receipts(shard_id: str) -> str:
+def receipts(shard_id: str, generation: int = 0) -> str:
     """The folder of a shard's receipts."""
-    return f"{RECEIPTS}{shard_id}/"
+    return f"{RECEIPTS}{stem(shard_id, generation)}/"
 
 
-def receipt(shard_id: str, chunk: int) -> str:
+def receipt(shard_id: str, chunk: int, generation: int = 0) -> str:
     """The receipt of one chunk."""
-    return f"{RECEIPTS}{shard_id}/{chunk:06d}.json"
+    return f"{receipts(shard_id, generation)}{chunk:06d}.json"
 
 
-def attempts(shard_id: str, chunk: int) -> str:
+def attempts(shard_id: str, chunk: int, generation: int = 0) -> str:
     """The folder of a chunk's attempts."""
-    return f"{ATTEMPTS}{shard_id}/{chunk:06d}/"
+    return f"{ATTEMPTS}{stem(shard_id, generation)}/{chunk:06d}/"
 
 
-def attempt(shard_id: str, chunk: int, write_id: str) -> str:
+def attempt(shard_id: str, chunk: int, write_id: str, generation: int = 0) -> str:
     """The mark that an attempt at a chunk began."""
-    return f"{attempts(shard_id, chunk)}{write_id}"
+    return f"{attempts(shard_id, chunk, generation)}{write_id}"
 
 
-def part(table: str, shard_id: str, chunk: int, write_id: str) -> str:
+def part(table: str, shard_id: str, chunk: int, write_id: str, generation: int = 0) -> str:
     """The rows of one chunk, until the shard is sealed."""
-    return f"{PARTS}{table}/{shard_id}/{chunk:06d}-{write_id}.parquet"
+    return f"{PARTS}{table}/{stem(shard_id, generation)}/{chunk:06d}-{write_id}.parquet"
 
 
-def table(name: str, shard_id: str, write_id: str) -> str:
+def table(name: str, shard_id: str, write_id: str, generation: int = 0) -> str:
     """The rows of one shard."""
-    return f"{TABLES}{name}/{prefix(shard_id)}/{shard_id}-{write_id}.parquet"
+    return f"{TABLES}{name}/{prefix(shard_id)}/{stem(shard_id, generation)}-{write_id}.parquet"
 
 
-def array(task: str, shard_id: str) -> str:
+def array(task: str, shard_id: str, generation: int = 0) -> str:
     """The root folder of a shard's Zarr array, without a trailing slash."""
-    return f"{ARRAYS}{task}/{prefix(shard_id)}/{shard_id}.zarr"
+    return f"{ARRAYS}{task}/{prefix(shard_id)}/{stem(shard_id, generation)}.zarr"
 
 
-def array_document(task: str, shard_id: str) -> str:
+def array_document(task: str, shard_id: str, generation: int = 0) -> str:
     """The `zarr.json` of a shard's array."""
-    return f"{array(task, shard_id)}/zarr.json"
+    return f"{array(task, shard_id, generation)}/zarr.json"
 
 
-def array_chunk(task: str, shard_id: str, chunk: int, row_ndim: int) -> str:
+def array_chunk(task: str, shard_id: str, chunk: int, row_ndim: int, generation: int = 0) -> str:
     """The Zarr shard object of one chunk, for rows of `row_ndim` axes."""
-    return f"{array(task, shard_id)}/c/{chunk}{'/0' * row_ndim}"
+    return f"{array(task, shard_id, generation)}/c/{chunk}{'/0' * row_ndim}"
 
 
-def commit(shard_id: str) -> str:
+def commit(shard_id: str, generation: int = 0) -> str:
     """The commit of a shard."""
-    return f"{COMMITS}{prefix(shard_id)}/{shard_id}.json"
+    return f"{COMMITS}{prefix(shard_id)}/{stem(shard_id, generation)}.json"
+
+
+def relabel_order(shard_id: str, generation: int) -> str:
+    """The order that asks for a later generation of a shard."""
+    return f"{RELABEL}{prefix(shard_id)}/{stem(shard_id, generation)}.json"
+
+
+def snapshot(number: int, digest: str) -> str:
+    """A compaction of `number` commits with the given digest of its bytes."""
+    return f"{SNAPSHOTS}{number:08d}-{digest}.parquet"
+
+
+def lease(number: int, write_id: str) -> str:
+    """The `number`-th claim to be a job's only driver, for stores that cannot create-if-absent."""
+    return f"{LEASES}{number:08d}-{write_id}.json"
 
 
 def parse_plan_document(key: str) -> int | None:
@@ -127,36 +159,58 @@ def parse_plan_document(key: str) -> int | None:
     return int(match["number"]) if match else None
 
 
-def parse_receipt(key: str) -> tuple[str, int] | None:
-    """(shard_id, chunk) of a receipt, or None for any other key."""
+def parse_receipt(key: str) -> tuple[str, int, int] | None:
+    """(shard_id, generation, chunk) of a receipt, or None for any other key."""
     match = _RECEIPT.fullmatch(key)
-    return (match["shard_id"], int(match["chunk"])) if match else None
+    return (match["shard_id"], _generation(match), int(match["chunk"])) if match else None
 
 
-def parse_commit(key: str) -> str | None:
-    """The shard id of a commit, or None for any other key."""
+def parse_commit(key: str) -> tuple[str, int] | None:
+    """(shard_id, generation) of a commit, or None for any other key."""
     match = _COMMIT.fullmatch(key)
-    return match["shard_id"] if match else None
+    return (match["shard_id"], _generation(match)) if match else None
+
+
+def parse_relabel_order(key: str) -> tuple[str, int] | None:
+    """(shard_id, generation) of a relabel order, or None for any other key."""
+    match = _RELABEL.fullmatch(key)
+    return (match["shard_id"], _generation(match)) if match and match["generation"] else None
+
+
+def parse_snapshot(key: str) -> tuple[int, str] | None:
+    """(number of commits, digest) of a snapshot, or None for any other key."""
+    match = _SNAPSHOT.fullmatch(key)
+    return (int(match["number"]), match["digest"]) if match else None
 
 
 def parse(key: str) -> ObjectName | None:
     """What a key of a shard's object says, or None for keys that belong to no shard."""
-    if match := _RECEIPT.fullmatch(key):
-        return ObjectName("receipt", match["shard_id"], int(match["chunk"]))
-    if match := _COMMIT.fullmatch(key):
-        return ObjectName("commit", match["shard_id"])
-    if match := _ATTEMPT.fullmatch(key):
-        return ObjectName(
-            "attempt", match["shard_id"], int(match["chunk"]), write_id=match["write_id"]
-        )
-    if match := _PART.fullmatch(key):
-        return ObjectName(
-            "part", match["shard_id"], int(match["chunk"]), match["name"], match["write_id"]
-        )
-    if match := _TABLE.fullmatch(key):
-        return ObjectName("table", match["shard_id"], None, match["name"], match["write_id"])
-    if match := _ARRAY_CHUNK.fullmatch(key):
-        return ObjectName("array_chunk", match["shard_id"], int(match["chunk"]), match["name"])
-    if match := _ARRAY_DOCUMENT.fullmatch(key):
-        return ObjectName("array_document", match["shard_id"], None, match["name"])
+    for kind, pattern in _PATTERNS.items():
+        if match := pattern.fullmatch(key):
+            found = match.groupdict()
+            chunk = found.get("chunk")
+            return ObjectName(
+                kind=kind,
+                shard_id=found["shard_id"],
+                chunk=None if chunk is None else int(chunk),
+                name=found.get("name", ""),
+                write_id=found.get("write_id", ""),
+                generation=_generation(match),
+            )
     return None
+
+
+def _generation(match: re.Match[str]) -> int:
+    return int(match["generation"] or 0)
+
+
+_PATTERNS: dict[Kind, re.Pattern[str]] = {
+    "receipt": _RECEIPT,
+    "commit": _COMMIT,
+    "relabel": _RELABEL,
+    "attempt": _ATTEMPT,
+    "part": _PART,
+    "table": _TABLE,
+    "array_chunk": _ARRAY_CHUNK,
+    "array_document": _ARRAY_DOCUMENT,
+}

@@ -7,6 +7,7 @@ whole or not at all and a second create is refused by the kernel (I6). The folde
 
 from __future__ import annotations
 
+import contextlib
 import errno
 import os
 import uuid
@@ -134,6 +135,18 @@ class LocalStore:
         except OSError as error:
             raise self._refused("write", "", error) from error
         return Capabilities(conditional_create=links, backend="local")
+
+    def adapted(self, capabilities: Capabilities) -> LocalStore:
+        """See `Store.adapted`; what a folder cannot do is found out at each create."""
+        return self
+
+    def unfinished(self) -> Iterator[ObjectInfo]:
+        """See `Store.unfinished`."""
+        for path in self.root.rglob(f".*{TEMPORARY_SUFFIX}"):
+            with contextlib.suppress(FileNotFoundError):
+                stat = path.stat()
+                key = path.relative_to(self.root).as_posix()
+                yield ObjectInfo(key, stat.st_size, stat.st_mtime)
 
     def _path(self, key: str) -> Path:
         return self.root / check_key(key)

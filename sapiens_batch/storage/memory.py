@@ -89,3 +89,11 @@ class MemoryStore:
     def probe(self) -> Capabilities:
         """See `Store.probe`."""
         return Capabilities(conditional_create=True, backend="memory")
+
+    def adapted(self, capabilities: Capabilities) -> MemoryStore:
+        """See `Store.adapted`."""
+        return self
+
+    def unfinished(self) -> Iterator[ObjectInfo]:
+        """See `Store.unfinished`; a create here is finished or did not happen."""
+        return iter(())

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import pickle
+import time
 from concurrent.futures import ThreadPoolExecutor
 from threading import Barrier
 
@@ -13,7 +14,13 @@ from sapiens_batch.storage import MissingObjectError, Store
 
 
 class StoreContract:
-    """Subclasses define a fixture `store` that is empty at the start of each test."""
+    """Subclasses define a fixture `store` that is empty at the start of each test.
+
+    Attributes:
+        race_rounds: How often writers race; fewer where a race takes seconds.
+    """
+
+    race_rounds = 5
 
     def test_it_satisfies_the_protocol(self, store: Store) -> None:
         assert isinstance(store, Store)
@@ -40,7 +47,7 @@ class StoreContract:
         assert store.read("taken") == b"first"
 
     def test_one_of_sixteen_racing_writers_wins(self, store: Store) -> None:
-        for round_number in range(5):
+        for round_number in range(self.race_rounds):
             key = f"race/{round_number}"
             barrier = Barrier(16)
 
@@ -83,15 +90,25 @@ class StoreContract:
 
     def test_listing_is_complete_sorted_and_fresh(self, store: Store) -> None:
         assert list(store.list("")) == []
-        for key in ("b/2", "a.b", "a/z", "a/b/c", "b/10", "ab"):
+        for key in ("b/2", "a.b", "a/z", "a/b/c", "b/10", "ab", "b/1"):
             store.create(key, key.encode())
-        assert [one.key for one in store.list("")] == ["a.b", "a/b/c", "a/z", "ab", "b/10", "b/2"]
-        store.create("a/c", b"later")
-        assert [(one.key, one.size_bytes) for one in store.list("a/")] == [
-            ("a/b/c", 5),
-            ("a/c", 5),
-            ("a/z", 3),
+        assert sorted(one.key for one in store.list("")) == [
+            "a.b", "a/b/c", "a/z", "ab", "b/1", "b/10", "b/2",
+        ]  # fmt: skip
+        store.create("b/11", b"later")
+        assert [(one.key, one.size_bytes) for one in store.list("b/")] == [
+            ("b/1", 3),
+            ("b/10", 4),
+            ("b/11", 5),
+            ("b/2", 3),
         ]
+
+    def test_a_listing_says_when_an_object_was_made(self, store: Store) -> None:
+        before = time.time()
+        store.create("when/x", b"1")
+        (found,) = store.list("when/")
+        # servers keep whole seconds, and their clock is not ours
+        assert before - 5 <= found.modified_s <= time.time() + 5
 
     def test_listing_a_missing_folder_gives_nothing(self, store: Store) -> None:
         store.create("present/x", b"x")
@@ -126,6 +143,12 @@ class StoreContract:
         assert copy.read("before") == b"1"
         assert copy.create("after", b"2") is True
         assert store.read("after") == b"2"
+
+    def test_adapting_to_what_it_can_do_changes_nothing(self, store: Store) -> None:
+        adapted = store.adapted(store.probe())
+        assert adapted.create("a", b"1") is True
+        assert adapted.create("a", b"2") is False
+        assert list(adapted.unfinished()) == []
 
     def test_a_probe_leaves_nothing_behind(self, store: Store) -> None:
         assert store.probe().conditional_create is True

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 import torch
 
-from sapiens_batch.job.spec import TaskSpec
+from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.models.encoder import Encoding
 from sapiens_batch.models.heads import HeadOutput
 from sapiens_batch.models.weights import resolve_checkpoint
@@ -37,7 +37,7 @@ class TaskContract:
         """Random outputs of the right shape; heads may be small, decoding does not mind."""
         generator = torch.Generator().manual_seed(1)
         tokens = torch.randn((count, 9 + 16 * 12, 48), generator=generator)
-        encoding = Encoding(tokens, (16, 12))
+        encoding = Encoding(tokens, (16, 12), dict.fromkeys(task.stages, tokens))
         head = task.checkpoint.config.head
         if task.head is None or head is None:
             return Outputs(encoding, None)
@@ -61,7 +61,8 @@ class TaskContract:
     def spoil(self, outputs: Outputs, index: int) -> Outputs:
         tokens = outputs.encoding.tokens.clone()
         tokens[index] = torch.nan
-        encoding = replace(outputs.encoding, tokens=tokens)
+        stages = dict.fromkeys(outputs.encoding.stages, tokens)
+        encoding = replace(outputs.encoding, tokens=tokens, stages=stages)
         if outputs.head is None:
             return Outputs(encoding, None)
         maps = outputs.head.maps.clone()

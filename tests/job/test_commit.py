@@ -9,6 +9,7 @@ import pytest
 
 from sapiens_batch.errors import ProtocolError
 from sapiens_batch.job.commit import (
+    ChunkRange,
     Commit,
     CommittedArray,
     build_commit,
@@ -16,7 +17,8 @@ from sapiens_batch.job.commit import (
     tiling,
     total_reasons,
 )
-from sapiens_batch.job.receipt import Counts, StoredObject
+from sapiens_batch.job.receipt import Counts, Receipt, StoredObject
+from sapiens_batch.records import Problem
 from tests.job.documents import DIGEST, receipt, shard
 
 WHOLE = [receipt(0, 0, 4), receipt(1, 4, 8), receipt(2, 8, 9, last=True)]
@@ -141,3 +143,48 @@ def test_reasons_are_summed_and_sorted() -> None:
     one = receipt(0, 0, 4).model_copy(update={"reasons": {"b": 1, "a": 2}})
     other = receipt(1, 4, 8).model_copy(update={"reasons": {"b": 3}})
     assert list(total_reasons([one, other]).items()) == [("a", 2), ("b", 4)]
+
+
+BASE_TILES = (
+    ChunkRange(0, 4, "a" * 32),
+    ChunkRange(4, 8, "b" * 32),
+    ChunkRange(8, 9, "c" * 32),
+)
+
+
+def base_commit() -> Commit:
+    return build().model_copy(
+        update={"chunks": BASE_TILES, "problems": (Problem("source.x", "m"),)}
+    )
+
+
+def later(*chunks: int) -> list[Receipt]:
+    mine = {"generation": 1, "shard_id": shard().shard_id}
+    return [one.model_copy(update=mine) for one in WHOLE if one.chunk in chunks]
+
+
+def test_a_later_generation_takes_the_other_chunks_over() -> None:
+    made = build(receipts=later(1), generation=1, counts=Counts(ok=9), base=base_commit())
+    assert made.generation == 1
+    assert [one.write_id for one in made.chunks] == ["a" * 32, f"{1:032x}", "c" * 32]
+    assert made.num_samples == 9
+    assert made.problems == (Problem("source.x", "m"),)
+
+
+def test_a_later_generation_without_receipts_is_the_base_again() -> None:
+    made = build(receipts=[], generation=1, counts=Counts(ok=9), base=base_commit())
+    assert made.chunks == BASE_TILES
+
+
+def test_a_chunk_that_the_base_does_not_have_means_another_input() -> None:
+    moved = [later(1)[0].model_copy(update={"stop": 7})]
+    with pytest.raises(ProtocolError, match=r"chunk 1 covers \[4, 7\), which generation 0"):
+        build(receipts=moved, generation=1, counts=Counts(ok=9), base=base_commit())
+    beyond = [receipt(3, 12, 13).model_copy(update={"generation": 1})]
+    with pytest.raises(ProtocolError, match="the input changed"):
+        build(receipts=beyond, generation=1, counts=Counts(ok=9), base=base_commit())
+
+
+def test_receipts_of_another_generation_are_refused() -> None:
+    with pytest.raises(ProtocolError, match="generation 0 was put together with 1"):
+        build(generation=1)

@@ -10,7 +10,7 @@ import pytest
 from sapiens_batch.errors import DriftError, ProtocolError, StorageError
 from sapiens_batch.job import schema
 from sapiens_batch.job.commit import Commit
-from sapiens_batch.job.manifest import JobDocument, Manifest, ShardTodo, done_chunks, remaining
+from sapiens_batch.job.manifest import JobDocument, Manifest, ShardTodo, done_chunks
 from sapiens_batch.job.plan import write_plan
 from sapiens_batch.job.receipt import Counts
 from sapiens_batch.storage import MissingObjectError, Store, keys
@@ -116,8 +116,10 @@ def test_stray_keys_are_not_taken_for_receipts() -> None:
     assert done_chunks(stray, set()) == {}
 
 
-def test_receipts_without_a_plan_are_ignored() -> None:
-    assert remaining([], set(), {shard(0).shard_id: frozenset({1})}) == []
+def test_receipts_without_a_plan_are_ignored(store: Store) -> None:
+    manifest = Manifest.create(store, job())
+    put_receipt(store, 0, 1)
+    assert manifest.todo() == []
 
 
 def test_receipts_are_read_in_chunk_order(store: Store) -> None:

@@ -8,7 +8,8 @@ from typing import Any
 import pytest
 
 from sapiens_batch.errors import SpecError
-from sapiens_batch.job.spec import differences, digest, load_spec, parse_spec
+from sapiens_batch.job.digest import differences, digest
+from sapiens_batch.job.spec_file import load_spec, parse_spec
 
 REPO = Path(__file__).resolve().parents[2]
 

@@ -13,10 +13,11 @@ import numpy as np
 import pyarrow as pa
 
 from sapiens_batch.job import schema as schema_json
-from sapiens_batch.job.commit import CommittedArray, build_commit
+from sapiens_batch.job.commit import Commit, CommittedArray, build_commit
 from sapiens_batch.job.manifest import JobDocument, Manifest
 from sapiens_batch.job.plan import write_plan
 from sapiens_batch.job.receipt import Counts, Receipt, StoredObject
+from sapiens_batch.labelset.shard import array_objects
 from sapiens_batch.records import Array, LabelSchema, Level, Shard
 from sapiens_batch.sinks import parquet, zarr
 from sapiens_batch.storage import Store, keys
@@ -62,16 +63,59 @@ def write_job(store: Store, committed: tuple[int, ...] = (0, 1)) -> None:
         _write_shard(store, number, shard, commit=number in committed)
 
 
+def write_generation(
+    store: Store, number: int, generation: int, chunks: tuple[int, ...], base: Commit | None
+) -> Commit:
+    """Label chunks of a shard again, with the same labels, and commit them as a generation."""
+    shard = SHARDS[number]
+    tables = _write_tables(store, number, shard, f"{generation:032x}", generation)
+    arrays = {}
+    for schema in (SEG, NORMAL):
+        written = _write_array(store, number, shard, schema, generation, chunks)
+        if base is not None:
+            kept = [
+                stored
+                for chunk, stored in array_objects(base.arrays[schema.task]).items()
+                if chunk not in chunks
+            ]
+            written = written.model_copy(update={"chunks": (*written.chunks, *kept)})
+        arrays[schema.task] = written
+    document = build_commit(
+        shard=shard,
+        receipts=[_receipt(shard, chunk, generation) for chunk in chunks],
+        tables=tables,
+        arrays=arrays,
+        spec_digest=DIGEST,
+        chunk_samples=CHUNK_SAMPLES,
+        generation=generation,
+        counts=Counts(ok=4, empty=1, quarantined=1, persons=5),
+        reasons={"decode.truncated": 1},
+        base=base,
+    )
+    store.create(keys.commit(shard.shard_id, generation), document.to_bytes())
+    return document
+
+
+def write_receipt(store: Store, number: int, chunk: int) -> Receipt:
+    """The receipt of a chunk of an open shard, with parts that hold something."""
+    shard = SHARDS[number]
+    parts = {}
+    for table in ("images", "persons"):
+        key = keys.part(table, shard.shard_id, chunk, f"{chunk:032x}")
+        store.create(key, b"rows")
+        parts[table] = StoredObject.describe(key, b"rows", rows=4)
+    receipt = _receipt(shard, chunk).model_copy(update={"parts": parts})
+    store.create(keys.receipt(shard.shard_id, chunk), receipt.to_bytes())
+    return receipt
+
+
 def _write_shard(store: Store, number: int, shard: Shard, *, commit: bool) -> None:
     arrays = {schema.task: _write_array(store, number, shard, schema) for schema in (SEG, NORMAL)}
-    tables = {
-        "images": _put(store, keys.table("images", shard.shard_id, "e" * 32), _images(number)),
-        "persons": _put(store, keys.table("persons", shard.shard_id, "e" * 32), _persons(number)),
-    }
+    tables = _write_tables(store, number, shard, "e" * 32)
     if commit:
         document = build_commit(
             shard=shard,
-            receipts=[_receipt(shard, 0, 0, 4), _receipt(shard, 1, 4, 6)],
+            receipts=[_receipt(shard, 0), _receipt(shard, 1)],
             tables=tables,
             arrays=arrays,
             spec_digest=DIGEST,
@@ -80,27 +124,45 @@ def _write_shard(store: Store, number: int, shard: Shard, *, commit: bool) -> No
         store.create(keys.commit(shard.shard_id), document.to_bytes())
 
 
-def _write_array(store: Store, number: int, shard: Shard, schema: LabelSchema) -> CommittedArray:
+def _write_tables(
+    store: Store, number: int, shard: Shard, write_id: str, generation: int = 0
+) -> dict[str, StoredObject]:
+    rows = {"images": _images(number), "persons": _persons(number)}
+    return {
+        name: _put(store, keys.table(name, shard.shard_id, write_id, generation), table)
+        for name, table in rows.items()
+    }
+
+
+def _write_array(
+    store: Store,
+    number: int,
+    shard: Shard,
+    schema: LabelSchema,
+    generation: int = 0,
+    chunks: tuple[int, ...] = (0, 1),
+) -> CommittedArray:
     assert schema.array is not None
     make = seg_row if schema is SEG else normal_row
-    chunks = []
-    for chunk in range(2):
+    written = []
+    for chunk in chunks:
         mine = [index for index in LABELED if index // CHUNK_SAMPLES == chunk]
         data = np.array([make(number, index) for index in mine])
         positions = [index % CHUNK_SAMPLES for index in mine]
         encoded = zarr.encode_shard(schema.array, positions, data, CHUNK_SAMPLES)
-        key = keys.array_chunk(schema.task, shard.shard_id, chunk, len(schema.array.row_shape))
+        ndim = len(schema.array.row_shape)
+        key = keys.array_chunk(schema.task, shard.shard_id, chunk, ndim, generation)
         store.create(key, encoded)
-        chunks.append(StoredObject.describe(key, encoded, rows=len(mine)))
-    key = keys.array_document(schema.task, shard.shard_id)
+        written.append(StoredObject.describe(key, encoded, rows=len(mine)))
+    key = keys.array_document(schema.task, shard.shard_id, generation)
     metadata = zarr.array_metadata(schema, NUM_SAMPLES, CHUNK_SAMPLES)
     store.create(key, metadata)
     return CommittedArray(
-        root=keys.array(schema.task, shard.shard_id),
+        root=keys.array(schema.task, shard.shard_id, generation),
         shape=(NUM_SAMPLES, *schema.array.row_shape),
         shard_rows=CHUNK_SAMPLES,
         metadata=StoredObject.describe(key, metadata),
-        chunks=tuple(chunks),
+        chunks=tuple(written),
     )
 
 
@@ -144,6 +206,7 @@ def _persons(number: int) -> pa.Table:
         "index": [index for index, _ in owners],
         "person": [person for _, person in owners],
         "bbox": [[0.0, 0.0, 5.0, 7.0]] * num,
+        "status": ["ok"] * num,
         "keypoints": parquet.column_array(POSE.columns[0], keypoints),
         "keypoint_scores": parquet.column_array(POSE.columns[1], keypoints[..., 0]),
     }
@@ -167,7 +230,8 @@ def _put(store: Store, key: str, table: pa.Table) -> StoredObject:
     return StoredObject.describe(key, data, rows=table.num_rows)
 
 
-def _receipt(shard: Shard, chunk: int, start: int, stop: int) -> Receipt:
+def _receipt(shard: Shard, chunk: int, generation: int = 0) -> Receipt:
+    start, stop = chunk * CHUNK_SAMPLES, min((chunk + 1) * CHUNK_SAMPLES, NUM_SAMPLES)
     statuses = STATUS[start:stop]
     counts = Counts(
         ok=statuses.count("ok"),
@@ -177,6 +241,7 @@ def _receipt(shard: Shard, chunk: int, start: int, stop: int) -> Receipt:
     )
     return Receipt(
         shard_id=shard.shard_id,
+        generation=generation,
         chunk=chunk,
         start=start,
         stop=stop,

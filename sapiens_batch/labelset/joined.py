@@ -1,0 +1,101 @@
+"""Two jobs over the same corpus, sample by sample.
+
+Tells which sample of one job is which of the other; comparing labels is left to the caller. A
+sample is joined with at most one other, and what has no partner is counted, never dropped silently.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Literal
+
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from sapiens_batch.errors import InputError
+from sapiens_batch.labelset.filters import Filter, as_expression
+from sapiens_batch.labelset.labels import LabelSet
+from sapiens_batch.labelset.sample import SampleLabels
+
+JoinedBy = Literal["key", "place"]
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedLabels:
+    """Samples that two jobs have in common.
+
+    Attributes:
+        first: One job.
+        second: The other.
+        places: `key, shard_id, index, shard_id_second, index_second` of the common samples, in the
+            stored order of the first job.
+        num_only_first: Samples of the first job without a partner.
+        num_only_second: Samples of the second job without a partner.
+    """
+
+    first: LabelSet
+    second: LabelSet
+    places: pa.Table
+    num_only_first: int
+    num_only_second: int
+
+    def __len__(self) -> int:
+        return int(self.places.num_rows)
+
+    def samples(self) -> Iterator[tuple[SampleLabels, SampleLabels]]:
+        """Both jobs' labels of every common sample."""
+        for batch in self.places.to_batches():
+            for row in batch.to_pylist():
+                yield (
+                    self.first.sample_at(row["shard_id"], row["index"]),
+                    self.second.sample_at(row["shard_id_second"], row["index_second"]),
+                )
+
+
+def join_labels(
+    first: LabelSet, second: LabelSet, *, by: JoinedBy = "key", wanted: Filter | None = None
+) -> JoinedLabels:
+    """Find the samples that two jobs have in common.
+
+    Args:
+        first: One job.
+        second: The other.
+        by: `key`: samples with the same key, which must be unique in both jobs. `place`: samples at
+            the same position of the same version of a shard.
+        wanted: Which rows of the first job's `images`.
+
+    Raises:
+        InputError: Keys are not unique, or the text is no filter.
+    """
+    mine = _places(first, wanted)
+    other = _places(second, None)
+    on = ["key"] if by == "key" else ["shard_id", "index"]
+    if by == "key":
+        _check_unique(first, mine)
+        _check_unique(second, other)
+    else:
+        other = other.drop_columns(["key"])
+        other = other.append_column("shard_id_second", other["shard_id"])
+        other = other.append_column("index_second", other["index"])
+    joined = mine.join(other, on, join_type="inner", right_suffix="_second")
+    joined = joined.sort_by([("shard_id", "ascending"), ("index", "ascending")])
+    joined = joined.select(["key", "shard_id", "index", "shard_id_second", "index_second"])
+    num = joined.num_rows
+    return JoinedLabels(first, second, joined, mine.num_rows - num, other.num_rows - num)
+
+
+def _places(labels: LabelSet, wanted: Filter | None) -> pa.Table:
+    expression = as_expression(wanted, labels.images.schema)
+    return labels.images.to_table(columns=["key", "shard_id", "index"], filter=expression)
+
+
+def _check_unique(labels: LabelSet, places: pa.Table) -> None:
+    counts = places.group_by("key").aggregate([("key", "count")])
+    repeated = counts.filter(ds.field("key_count") > 1)
+    if repeated.num_rows:
+        examples = ", ".join(repr(key) for key in repeated["key"].slice(0, 3).to_pylist())
+        raise InputError(
+            f"{labels}: {repeated.num_rows} keys belong to several samples, for example "
+            f"{examples}; join by place instead"
+        )

@@ -1,0 +1,91 @@
+"""The quarantined samples of a job, from its committed tables.
+
+Only shards whose commit counts a wanted reason are opened, so that a clean job costs no table read.
+Labeling samples again is left to the pipeline.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass
+
+import pyarrow.dataset as ds
+
+from sapiens_batch.job.manifest import Manifest
+from sapiens_batch.job.snapshot import CommitSummary
+from sapiens_batch.records import Level, Status
+from sapiens_batch.storage.arrow import arrow_filesystem
+
+_COLUMNS = ("index", "key", "reason", "message")
+
+
+@dataclass(frozen=True, slots=True)
+class Quarantined:
+    """One sample that could not be labeled.
+
+    Attributes:
+        shard_id: Its shard.
+        shard_key: Source-relative name of the shard.
+        index: Its position in the shard.
+        key: Its own key.
+        reason: Dotted name from the taxonomy.
+        message: What a person needs to mend it.
+    """
+
+    shard_id: str
+    shard_key: str
+    index: int
+    key: str
+    reason: str
+    message: str
+
+
+def quarantined(
+    manifest: Manifest,
+    *,
+    reasons: Collection[str] | None = None,
+    keys: Collection[str] | None = None,
+) -> Iterator[Quarantined]:
+    """Stream the quarantined samples of committed shards, by shard id and index.
+
+    Args:
+        manifest: The job.
+        reasons: Only these; a name without its last part (`decode`) means all that start with it.
+        keys: Only samples with these keys.
+
+    Raises:
+        ProtocolError: A commit is damaged.
+        StorageError: A table cannot be read.
+    """
+    filesystem = arrow_filesystem(manifest.store)
+    wanted = ds.field("status") == str(Status.QUARANTINED)
+    if keys is not None:
+        wanted &= ds.field("key").isin(sorted(keys))
+    for shard in manifest.summaries():
+        if not any(matches(reason, reasons) for reason in shard.reasons):
+            continue
+        table = ds.dataset(
+            shard.tables[Level.IMAGE.table].key, format="parquet", filesystem=filesystem
+        ).to_table(columns=list(_COLUMNS), filter=wanted)
+        yield from _samples(shard, table.to_pylist(), reasons)
+
+
+def matches(reason: str, wanted: Collection[str] | None) -> bool:
+    """Whether a reason is wanted; None wants all."""
+    return wanted is None or any(reason == one or reason.startswith(f"{one}.") for one in wanted)
+
+
+def _samples(
+    shard: CommitSummary, rows: list[dict[str, str | int]], reasons: Collection[str] | None
+) -> Iterator[Quarantined]:
+    for row in rows:
+        reason = str(row["reason"])
+        if matches(reason, reasons):
+            yield Quarantined(
+                shard_id=shard.shard_id,
+                shard_key=shard.shard_key,
+                index=int(row["index"]),
+                key=str(row["key"]),
+                reason=reason,
+                message=str(row["message"] or ""),
+            )

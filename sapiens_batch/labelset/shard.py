@@ -1,0 +1,35 @@
+"""One committed shard: its tables and the objects of its arrays, by chunk.
+
+What the rows mean is left to the caller. Only what the commit names is read (I3).
+"""
+
+from __future__ import annotations
+
+import pyarrow as pa
+
+from sapiens_batch.job.commit import Commit, CommittedArray
+from sapiens_batch.job.receipt import StoredObject
+from sapiens_batch.records import Level
+from sapiens_batch.sinks import parquet
+from sapiens_batch.storage import Store, keys
+
+
+def read_table(store: Store, commit: Commit, level: Level) -> pa.Table | None:
+    """All rows of a table, or None where the shard has none.
+
+    Raises:
+        MissingObjectError: The object is gone.
+        ProtocolError: It is damaged.
+    """
+    stored = commit.tables.get(level.table)
+    return None if stored is None else parquet.decode(store.read(stored.key))
+
+
+def array_objects(array: CommittedArray) -> dict[int, StoredObject]:
+    """The objects of an array by chunk; only these exist for a reader."""
+    found: dict[int, StoredObject] = {}
+    for stored in array.chunks:
+        name = keys.parse(stored.key)
+        if name is not None and name.kind == "array_chunk" and name.chunk is not None:
+            found[name.chunk] = stored
+    return found
