@@ -1,0 +1,192 @@
+"""`sapiens-batch verify`, `gc`, `errors`: what a job has stored, looked at without running it."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from dataclasses import asdict
+from itertools import islice
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from rich.console import Console
+from rich.markup import escape
+from rich.table import Table
+
+from sapiens_batch.commands.jobs import AsJson, JobAddress, JobArgument
+
+if TYPE_CHECKING:
+    from collections.abc import Iterator
+
+    from sapiens_batch.job.manifest import Manifest
+    from sapiens_batch.job.relabel import RelabelOrder
+    from sapiens_batch.records import Shard
+    from sapiens_batch.verify import Finding, Garbage, Report
+
+SHOWN = 20
+
+
+def verify(
+    job: JobArgument,
+    sample: Annotated[
+        float,
+        typer.Option(
+            min=0.0, max=1.0, help="Share of the objects to read; sizes are always checked."
+        ),
+    ] = 1.0,
+    compare_input: Annotated[
+        bool, typer.Option("--input", help="List the input too, and show how it differs.")
+    ] = False,
+    repair: Annotated[
+        bool, typer.Option("--repair", help="Order what is damaged to be labeled again by `run`.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Check a job from storage alone: every object, row and count.
+
+    Exit codes: 0 whole; 1 damaged; 3 the input changed; 5 incomplete but sound.
+    """
+    from sapiens_batch.verify import check_job, order_repairs
+
+    address = JobAddress.parse(job)
+    manifest = address.open()
+    source = _listed_input(manifest, address) if compare_input else None
+    report = check_job(manifest, sample_fraction=sample, source=source)
+    orders, beyond = order_repairs(manifest, report) if repair else ([], list(report.findings))
+    if as_json:
+        ordered = [order.model_dump(mode="json") for order in orders]
+        print(json.dumps({**report.to_json(), "repairs": ordered}))
+    else:
+        _show_report(report)
+        _show_findings(report, orders, beyond, repair=repair)
+    raise typer.Exit(report.exit_code)
+
+
+def gc(
+    job: JobArgument,
+    delete: Annotated[bool, typer.Option("--delete", help="Remove it; else it is shown.")] = False,
+    grace_hours: Annotated[
+        float, typer.Option(min=0.0, help="Younger objects stay: a running job may need them.")
+    ] = 24.0,
+    as_json: AsJson = False,
+) -> None:
+    """Show or remove objects that no reader and no running job needs."""
+    from sapiens_batch.verify import collect_garbage, find_garbage
+
+    manifest = JobAddress.parse(job).open()
+    look = collect_garbage if delete else find_garbage
+    objects, sizes, examples = _tally(look(manifest, grace_s=grace_hours * 3600))
+    if as_json:
+        values = {"deleted": delete, "objects": objects, "size_bytes": sizes, "examples": examples}
+        print(json.dumps(values))
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    verb = "removed" if delete else "would be removed"
+    table = Table("what", verb, "bytes", box=None)
+    for standing in sorted(objects):
+        table.add_row(standing, f"{objects[standing]}", f"{sizes[standing]}")
+    console.print(table if objects else "nothing to remove")
+    for key in examples:
+        console.print(f"  {escape(key)}")
+    if objects and not delete:
+        console.print("run again with --delete to remove it")
+
+
+def errors(
+    job: JobArgument,
+    reason: Annotated[
+        list[str] | None,
+        typer.Option(help="Only this reason, or all that start with it (`decode`)."),
+    ] = None,
+    limit: Annotated[int, typer.Option(min=0, help="Samples to list.")] = SHOWN,
+    as_json: AsJson = False,
+) -> None:
+    """Count quarantined samples by reason, and list them with their keys."""
+    from sapiens_batch.labelset import quarantined
+    from sapiens_batch.labelset.quarantine import matches
+
+    manifest = JobAddress.parse(job).open()
+    counts: Counter[str] = Counter()
+    for shard in manifest.summaries():
+        counts.update({name: n for name, n in shard.reasons.items() if matches(name, reason)})
+    samples = list(islice(quarantined(manifest, reasons=reason), limit))
+    if as_json:
+        print(json.dumps({"reasons": dict(counts), "samples": [asdict(one) for one in samples]}))
+        return
+    console = Console(highlight=False, soft_wrap=True)
+    if not counts:
+        console.print("no quarantined samples")
+        return
+    table = Table("reason", "samples", box=None)
+    for name, number in counts.most_common():
+        table.add_row(name, f"{number}")
+    console.print(table)
+    for one in samples:
+        where = f"{one.shard_key} #{one.index} {one.key}"
+        console.print(f"  {escape(where)}: {one.reason}: {escape(one.message)}")
+    if len(samples) < counts.total():
+        console.print(f"  and {counts.total() - len(samples)} more; see --limit")
+
+
+def _listed_input(manifest: Manifest, address: JobAddress) -> Iterator[Shard]:
+    """The input of a job as it is now."""
+    from sapiens_batch.job.spec import SourceSpec
+    from sapiens_batch.sources import make_source
+
+    options = {"storage_options": dict(address.source_options)}
+    spec = SourceSpec.model_validate({**manifest.job.spec["source"], **options})
+    return islice(make_source(spec).plan(), spec.limit)
+
+
+def _show_report(report: Report) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    console.print(f"[bold]{escape(report.name)}[/] in {escape(report.output)}")
+    table = Table(show_header=False, box=None, padding=(0, 2))
+    table.add_row("shards", f"{report.committed_shards} of {report.num_shards} committed")
+    table.add_row("samples", f"{report.counts.samples}")
+    table.add_row("objects read", f"{report.checked_objects}", f"{report.checked_bytes} bytes")
+    if report.open_orders:
+        table.add_row("to label again", f"{report.open_orders} shards", "`run` does it")
+    for standing, pile in sorted(report.orphans.items()):
+        table.add_row(f"not named: {standing}", f"{pile.objects}", f"{pile.size_bytes} bytes")
+    console.print(table)
+    for key in report.missing_shards[:SHOWN]:
+        console.print(f"  missing: {escape(key)}")
+    if len(report.missing_shards) > SHOWN:
+        console.print(f"  and {len(report.missing_shards) - SHOWN} more missing")
+    if report.drift is not None:
+        for what in ("new", "changed", "missing"):
+            for key in getattr(report.drift, what)[:SHOWN]:
+                console.print(f"  input {what}: {escape(key)}")
+
+
+def _show_findings(
+    report: Report, orders: list[RelabelOrder], beyond: list[Finding], *, repair: bool
+) -> None:
+    console = Console(highlight=False, soft_wrap=True)
+    for finding in report.findings[:SHOWN]:
+        where = f"{finding.fault} {finding.key}: {finding.message}"
+        console.print(f"  [red]{escape(where)}[/]")
+    if len(report.findings) > SHOWN:
+        console.print(f"  and {len(report.findings) - SHOWN} more; see --json")
+    if not report.damaged:
+        console.print("[green]sound[/]: everything that is stored is what it should be")
+    elif repair:
+        console.print(f"{len(orders)} shards are ordered to be labeled again: use `run`")
+        for finding in beyond:
+            console.print(f"  cannot be mended by labeling again: {escape(finding.key)}")
+    else:
+        console.print("[red]damaged[/]: `verify --repair` orders it to be labeled again")
+
+
+def _tally(garbage: Iterator[Garbage]) -> tuple[dict[str, int], dict[str, int], list[str]]:
+    """Objects and bytes by standing, and some keys."""
+    objects: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    examples: list[str] = []
+    for one in garbage:
+        objects[one.standing] += 1
+        sizes[one.standing] += one.info.size_bytes
+        if len(examples) < SHOWN:
+            examples.append(one.info.key)
+    return dict(objects), dict(sizes), examples

@@ -1,0 +1,64 @@
+"""Labels in the formats of other tools: one module for each, all streamed, sharded and resumable.
+
+`EXPORTERS` is the whole registry. Exports are made from committed labels and never change a job.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import Any
+
+from sapiens_batch.errors import SpecError
+from sapiens_batch.export.base import Exporter
+from sapiens_batch.export.clip_retrieval import ClipRetrievalExporter
+from sapiens_batch.export.coco import CocoExporter
+from sapiens_batch.export.croissant import CroissantExporter
+from sapiens_batch.export.datacomp import DataCompExporter
+from sapiens_batch.export.fiftyone import FiftyOneExporter
+from sapiens_batch.export.huggingface import HuggingFaceExporter
+from sapiens_batch.export.ply import PlyExporter
+from sapiens_batch.export.png import PngExporter
+from sapiens_batch.export.run import ExportRequest, ExportSummary, run_export
+from sapiens_batch.export.webdataset import WebDatasetExporter
+
+__all__ = ["EXPORTERS", "ExportRequest", "ExportSummary", "export_labels"]
+
+EXPORTERS: Mapping[str, type[Exporter[Any]]] = MappingProxyType(
+    {
+        "coco": CocoExporter,
+        "fiftyone": FiftyOneExporter,
+        "huggingface": HuggingFaceExporter,
+        "webdataset": WebDatasetExporter,
+        "clip-retrieval": ClipRetrievalExporter,
+        "datacomp": DataCompExporter,
+        "png": PngExporter,
+        "ply": PlyExporter,
+        "croissant": CroissantExporter,
+    }
+)
+
+
+def export_labels(format_name: str, request: ExportRequest) -> ExportSummary:
+    """Export a job, or continue an export that was interrupted.
+
+    Args:
+        format_name: A key of `EXPORTERS`.
+        request: What to export, and where to.
+
+    Raises:
+        SpecError: The format or an option is unknown.
+        SapiensBatchError: As for `run_export`.
+    """
+    return run_export(exporter(format_name), request)
+
+
+def exporter(format_name: str) -> type[Exporter[Any]]:
+    """The exporter of a format.
+
+    Raises:
+        SpecError: There is none.
+    """
+    if format_name not in EXPORTERS:
+        raise SpecError(f"export: unknown format {format_name!r}; known are {', '.join(EXPORTERS)}")
+    return EXPORTERS[format_name]

@@ -1,0 +1,82 @@
+"""clip-retrieval's layout of embeddings: numbered .npy and Parquet files in the same order.
+
+`clip-retrieval index`, autofaiss and embedding readers take the folder as it is. Building an index
+is left to them and to `search`.
+"""
+
+from __future__ import annotations
+
+import io
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pydantic import Field
+
+from sapiens_batch.export.base import Exporter, ExportOptions, Labeled, Made, ShardToExport
+from sapiens_batch.labelset import LabelSet
+from sapiens_batch.records import Array
+
+_ROWS = 4096
+
+
+class ClipRetrievalOptions(ExportOptions):
+    """Options of `clip-retrieval`."""
+
+    dtype: Literal["float16", "float32"] = Field(
+        default="float16", description="Type of the vectors."
+    )
+
+
+class ClipRetrievalExporter(Exporter[ClipRetrievalOptions]):
+    """`img_emb/img_emb_0000.npy` and `metadata/metadata_0000.parquet`, one of each a shard."""
+
+    name = "clip-retrieval"
+    options_type = ClipRetrievalOptions
+    needs = ("embedding",)
+
+    def __init__(
+        self, labels: LabelSet, options: ClipRetrievalOptions, origin: Mapping[str, Any]
+    ) -> None:
+        super().__init__(labels, options, origin)
+        # clip-retrieval pairs files by name and sorts names: all must have the same length
+        self._digits = max(4, len(str(max(0, len(labels.commits) - 1))))
+
+    def shard(self, shard: ShardToExport) -> Iterator[Made]:
+        """Vectors and rows of a shard; nothing where it has no vector."""
+        vectors: list[Array] = []
+        rows: list[dict[str, Any]] = []
+        for sample in shard.samples:
+            vector = sample.labels.row["embedding"]
+            if vector is not None and np.isfinite(vector).all():
+                vectors.append(vector.astype(self.options.dtype))
+                rows.append(self._row(sample))
+        if not rows:
+            return
+        number = f"{shard.number:0{self._digits}d}"
+        yield Made(f"img_emb/img_emb_{number}.npy", _npy(np.stack(vectors)), len(rows))
+        table = pa.Table.from_pylist(rows, schema=self._schema())
+        yield Made(f"metadata/metadata_{number}.parquet", _parquet(table), len(rows))
+
+    def _schema(self) -> pa.Schema:
+        text = ("image_path", "key", "shard_id", *self.labels.job.extra_columns)
+        fields: list[pa.Field[Any]] = [pa.field(name, pa.string()) for name in text]
+        return pa.schema([*fields, pa.field("index", pa.int64())])
+
+    def _row(self, sample: Labeled) -> dict[str, Any]:
+        extra = {name: sample.labels.row[name] for name in self.labels.job.extra_columns}
+        return {**extra, "image_path": sample.labels.row["key"], **sample.identity}
+
+
+def _npy(values: Array) -> bytes:
+    buffer = io.BytesIO()
+    np.save(buffer, values)
+    return buffer.getvalue()
+
+
+def _parquet(table: pa.Table) -> bytes:
+    buffer = io.BytesIO()
+    pq.write_table(table, buffer, compression="zstd", row_group_size=_ROWS)
+    return buffer.getvalue()

@@ -1,0 +1,119 @@
+"""COCO masks from part masks: one instance a person, and the parts as a panoptic PNG.
+
+Part masks belong to the image, not to a person. A person's instance is defined as the foreground
+inside the person's box; where boxes overlap, pixels count for each of them.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+
+from sapiens_batch.export.maps import (
+    NO_CLASS,
+    background_class,
+    encode_png,
+    inside_box,
+    is_foreground,
+)
+from sapiens_batch.labelset.masks import bounding_box, encode_rle
+from sapiens_batch.records import Array, LabelSchema
+
+
+class InstanceMasks:
+    """Instances of a job.
+
+    Args:
+        schema: Label schema of `seg`.
+    """
+
+    description = "foreground of the part mask inside the person's box, as RLE"
+
+    def __init__(self, schema: LabelSchema) -> None:
+        self._schema = schema
+
+    def annotation(self, mask: Array, box: Sequence[float]) -> dict[str, Any] | None:
+        """Segmentation, area and box of one person.
+
+        Args:
+            mask: (height, width) uint8 classes of the image.
+            box: COCO xywh of the person.
+
+        Returns:
+            Fields of a COCO annotation, or None where the box holds no foreground.
+        """
+        height, width = mask.shape
+        rows, columns = inside_box(box, (height, width))
+        own = np.zeros((height, width), bool)
+        own[rows, columns] = is_foreground(mask[rows, columns], self._schema)
+        bounds = bounding_box(own)
+        if bounds is None:
+            return None
+        return {
+            "segmentation": encode_rle(own),
+            "area": int(own.sum()),
+            "bbox": list(bounds),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class Panoptic:
+    """One image's parts.
+
+    Attributes:
+        png: (height, width, 3) PNG whose colours are segment ids: R + 256 G + 65,536 B.
+        segments: `segments_info` of COCO.
+    """
+
+    png: bytes
+    segments: list[dict[str, Any]]
+
+
+class PanopticMasks:
+    """Panoptic segments of a job: one a class, its id the class; background is 0, unlabeled.
+
+    Args:
+        schema: Label schema of `seg`.
+    """
+
+    def __init__(self, schema: LabelSchema) -> None:
+        self._schema = schema
+        self._background = background_class(schema)
+
+    @property
+    def categories(self) -> list[dict[str, Any]]:
+        """COCO categories; ids are class numbers, moved up by one where 0 is no background."""
+        names = self._schema.metadata.get("classes") or ()
+        colours = self._schema.metadata.get("palette_rgb") or [[0, 0, 0]] * len(names)
+        return [
+            {"id": self._id(n), "name": name, "supercategory": "person", "isthing": 0,
+             "color": list(colours[n])}
+            for n, name in enumerate(names)
+            if n != self._background
+        ]  # fmt: skip
+
+    def of(self, mask: Array) -> Panoptic:
+        """The parts of an image.
+
+        Args:
+            mask: (height, width) uint8 classes.
+        """
+        colours = np.zeros((*mask.shape, 3), np.uint8)
+        segments = []
+        for number in np.unique(mask).tolist():
+            if number in (self._background, NO_CLASS):
+                continue
+            part = mask == number
+            colours[part, 0] = self._id(number)
+            bounds = bounding_box(part)
+            segments.append(
+                {"id": self._id(number), "category_id": self._id(number), "iscrowd": 0,
+                 "area": int(part.sum()), "bbox": list(bounds or (0, 0, 0, 0))}
+            )  # fmt: skip
+        return Panoptic(encode_png(colours), segments)
+
+    def _id(self, number: int) -> int:
+        return number if self._background == 0 else number + 1

@@ -1,0 +1,126 @@
+"""What an export keeps about itself: its plan, one receipt a shard, and the mark that it is whole.
+
+All three are created once (I6), so that an interrupted export continues, a finished one has nothing
+to do, and several processes can share one. They live below `.export/`, which the tools that the
+exports are for do not look into.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Annotated, Any, NamedTuple
+
+from pydantic import Field
+
+from sapiens_batch.job.receipt import Count, Document, Hex32, Sha256, StoredObject, now
+
+FORMAT_VERSION = 1
+
+PLAN = ".export/plan.json"
+DONE = ".export/done.json"
+RECEIPTS = ".export/shards/"
+PIECES = ".export/pieces/"
+PROVENANCE = "provenance.json"
+
+_RECEIPT = re.compile(rf"{re.escape(RECEIPTS)}(\d{{6,}})\.json")
+
+
+class PlannedShard(NamedTuple):
+    """One committed shard of the job, in the order of the job's plan.
+
+    Attributes:
+        shard_id: The shard.
+        write_id: The commit that the export is made from.
+        first: Samples of the shards before it, selected or not.
+    """
+
+    shard_id: Hex32
+    write_id: Hex32
+    first: Count
+
+
+class ExportPlan(Document):
+    """What is exported, how, and from which commits; fixed by the first run.
+
+    Attributes:
+        format_version: Version of this document.
+        format: Name of the exporter.
+        options: Its options, resolved.
+        where: The filter as it was given; empty for none.
+        select_sha256: Digest of the selection file; empty for none.
+        job: Address of the job directory.
+        spec_digest: The job's spec digest.
+        shards: The shards.
+        created: ISO 8601 time in UTC.
+    """
+
+    format_version: Annotated[int, Field(ge=1, le=FORMAT_VERSION)] = FORMAT_VERSION
+    format: str
+    options: dict[str, Any]
+    where: str = ""
+    select_sha256: str = ""
+    job: str
+    spec_digest: Sha256
+    shards: tuple[PlannedShard, ...]
+    created: str = Field(default_factory=now)
+
+    @property
+    def decisions(self) -> dict[str, Any]:
+        """What a later run with the same output must repeat."""
+        return {
+            "format": self.format,
+            "options": self.options,
+            "where": self.where,
+            "select_sha256": self.select_sha256,
+            "spec_digest": self.spec_digest,
+        }
+
+
+class ShardReceipt(Document):
+    """One exported shard.
+
+    Attributes:
+        number: Position of the shard in the plan.
+        shard_id: The shard.
+        samples: Samples that were chosen.
+        objects: What was written, in order.
+        created: ISO 8601 time in UTC.
+    """
+
+    number: Count
+    shard_id: Hex32
+    samples: Count
+    objects: tuple[StoredObject, ...]
+    created: str = Field(default_factory=now)
+
+
+class ExportDone(Document):
+    """The mark that every object of an export is there.
+
+    Attributes:
+        samples: Exported samples.
+        num_objects: Objects, without those below `.export/`.
+        size_bytes: Their size.
+        created: ISO 8601 time in UTC.
+    """
+
+    samples: Count
+    num_objects: Count
+    size_bytes: Count
+    created: str = Field(default_factory=now)
+
+
+def receipt(number: int) -> str:
+    """The receipt of a shard."""
+    return f"{RECEIPTS}{number:06d}.json"
+
+
+def piece(number: int, name: str) -> str:
+    """A shard's contribution to an object of the whole export; removed when that is made."""
+    return f"{PIECES}{number:06d}/{name}"
+
+
+def parse_receipt(key: str) -> int | None:
+    """The number of the shard whose receipt this is, or None for any other key."""
+    match = _RECEIPT.fullmatch(key)
+    return int(match[1]) if match else None

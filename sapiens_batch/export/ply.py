@@ -1,0 +1,97 @@
+"""PLY point clouds: metric points of each sample, with the photo's colours, without background.
+
+Binary little-endian, as every viewer reads it. Points are those of the stored frame, in the
+camera's frame: x right, y down, z forward, in metres.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Literal
+
+import numpy as np
+from pydantic import Field
+
+from sapiens_batch.export.base import Exporter, ExportOptions, Labeled, Made, ShardToExport
+from sapiens_batch.export.maps import class_mask, is_foreground
+from sapiens_batch.records import Affine, Array
+
+GREY = (180, 180, 180)
+"""Colour of points where no photo is taken along."""
+
+
+class PlyOptions(ExportOptions):
+    """Options of `ply`."""
+
+    region: Literal["foreground", "all"] = Field(
+        default="foreground", description="Points on persons as `seg` has them, or all points."
+    )
+    stride: int = Field(default=1, ge=1, description="Take every so many rows and columns.")
+    pictures: bool = Field(default=True, description="Take colours from the photos.")
+
+
+class PlyExporter(Exporter[PlyOptions]):
+    """`points/`, one file a sample."""
+
+    name = "ply"
+    options_type = PlyOptions
+    pictures = "default"
+    needs = ("pointmap",)
+
+    def shard(self, shard: ShardToExport) -> Iterator[Made]:
+        """The clouds of a shard; samples without a point have none."""
+        for sample in shard.samples:
+            cloud = self._cloud(sample)
+            if cloud is not None and len(cloud):
+                key = f"points/{shard.number:06d}/{sample.name}.ply"
+                yield Made(key, _encode(cloud, self.origin["warning"]), len(cloud))
+
+    def _cloud(self, sample: Labeled) -> Array | None:
+        """(n,) structured x, y, z, red, green, blue."""
+        points = sample.labels.array("pointmap")
+        if points is None:
+            return None
+        stride = self.options.stride
+        points = points[:, ::stride, ::stride].astype(np.float32)
+        rows, columns = self._source_pixels(sample, points.shape[-2:])
+        keep = np.isfinite(points).all(axis=0)
+        mask = class_mask(sample.labels) if self.options.region == "foreground" else None
+        if mask is not None:
+            keep &= is_foreground(mask, self.schemas["seg"])[rows[:, None], columns[None, :]]
+        colours = np.full((*keep.shape, 3), GREY, np.uint8)
+        if sample.picture is not None:
+            colours = sample.picture.pixels()[rows[:, None], columns[None, :]]
+        cloud = np.empty(int(keep.sum()), _VERTEX)
+        for axis, name in enumerate("xyz"):
+            cloud[name] = points[axis][keep]
+        for channel, name in enumerate(("red", "green", "blue")):
+            cloud[name] = colours[keep, channel]
+        return cloud
+
+    def _source_pixels(self, sample: Labeled, shape: tuple[int, ...]) -> tuple[Array, Array]:
+        """Rows and columns of the source that the frame's rows and columns lie on."""
+        affine = Affine(*(float(value) for value in sample.labels.row["pointmap_affine"]))
+        height, width = sample.size
+        frame_rows, frame_columns = (np.arange(count) * self.options.stride for count in shape)
+        rows = np.rint(affine.scale_y * frame_rows + affine.offset_y).astype(int)
+        columns = np.rint(affine.scale_x * frame_columns + affine.offset_x).astype(int)
+        return rows.clip(0, height - 1), columns.clip(0, width - 1)
+
+
+_VERTEX = np.dtype(
+    [("x", "<f4"), ("y", "<f4"), ("z", "<f4"), ("red", "u1"), ("green", "u1"), ("blue", "u1")]
+)
+
+
+def _encode(cloud: Array, warning: str) -> bytes:
+    lines = [
+        "ply",
+        "format binary_little_endian 1.0",
+        "comment metres; x right, y down, z forward",
+        *([f"comment {warning}"] if warning else []),
+        f"element vertex {len(cloud)}",
+        *(f"property float {name}" for name in "xyz"),
+        *(f"property uchar {name}" for name in ("red", "green", "blue")),
+        "end_header",
+    ]
+    return ("\n".join(lines) + "\n").encode("ascii") + cloud.tobytes()

@@ -1,0 +1,205 @@
+"""The sheet of what differs most between two jobs: both labels and a map of the difference.
+
+The numbers come from `compare`. Samples are drawn one at a time, each once for every measure that
+it is among the worst of.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import cv2
+import numpy as np
+
+from sapiens_batch.job.manifest import Manifest
+from sapiens_batch.labelset import LabelSet, SampleLabels
+from sapiens_batch.preview.choose import Choice
+from sapiens_batch.preview.compare import Comparison, Difference
+from sapiens_batch.preview.measure import (
+    MEASURES,
+    Measure,
+    angles,
+    matched_persons,
+    paired_maps,
+)
+from sapiens_batch.preview.preview import chosen_photos
+from sapiens_batch.records import Array, Problem
+from sapiens_batch.sheets import maps
+from sapiens_batch.sheets.cards import Card, CardPicture, decode_photo, encode_panel, make_card
+from sapiens_batch.sheets.legend import make_legend
+from sapiens_batch.sheets.page import job_facts, write_page
+from sapiens_batch.sheets.panels import Panel, PanelOptions, sample_panels
+
+# One measure for each kind of label; the numbers of all are in the table.
+_SHOWN = ("keypoint_relative", "mask_iou", "normal_degrees", "depth_relative")
+_FIRST, _SECOND = (90, 230, 110), (255, 110, 220)
+# Errors from here on are drawn as brightly as they get.
+_FULL_DEGREES = 30.0
+_FULL_DEPTH = 0.1
+
+
+@dataclass(frozen=True, slots=True)
+class DifferenceCard:
+    """One sample on the sheet: the card of the first job's labels, and the pictures."""
+
+    card: Card
+    first: tuple[CardPicture, ...]
+    second: tuple[CardPicture, ...]
+    difference: tuple[CardPicture, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Section:
+    """The samples that differ most by one measure."""
+
+    name: str
+    measure: Measure
+    cards: tuple[DifferenceCard, ...]
+
+
+def write_differences(
+    first: Manifest,
+    second: Manifest,
+    comparison: Comparison,
+    page: Path,
+    *,
+    panels: PanelOptions,
+    source_options: Mapping[str, Any],
+) -> list[Problem]:
+    """Write the sheet; returns shards whose photos could not be read again.
+
+    Args:
+        first: The first job; photos come from its source.
+        second: The second job.
+        comparison: What `compare_labels` found.
+        page: Where the HTML page goes; replaced if it is there.
+        panels: How to draw.
+        source_options: What the source's storage needs, passed to fsspec.
+
+    Raises:
+        StorageError: The page cannot be written.
+    """
+    labels = LabelSet(first), LabelSet(second)
+    drawn: dict[tuple[str, Difference], DifferenceCard] = {}
+    wanted: dict[tuple[str, int], list[tuple[str, Difference]]] = {}
+    for name in _SHOWN:
+        for one in comparison.worst.get(name, ()):
+            wanted.setdefault(one.first, []).append((name, one))
+    problems: list[Problem] = []
+    choices = [Choice(*place) for place in wanted]
+    for choice, encoded in chosen_photos(first, choices, source_options, problems):
+        photo = decode_photo(encoded)
+        for name, one in wanted[choice.shard_id, choice.index]:
+            pair = labels[0].sample_at(*one.first), labels[1].sample_at(*one.second)
+            shard = labels[0].shards[choice.shard_id].shard_key
+            drawn[name, one] = _card(name, one, pair, shard, photo, panels)
+    write_page(
+        page,
+        "compare.html",
+        title=f"{comparison.first} and {comparison.second}: differences",
+        comparison=comparison,
+        measures=MEASURES,
+        sections=list(_sections(comparison, drawn)),
+        facts=job_facts(labels[0]),
+        demo=any(job_facts(one).demo for one in labels),
+        legend=make_legend(),
+        problems=problems,
+    )
+    return problems
+
+
+def _sections(
+    comparison: Comparison, drawn: Mapping[tuple[str, Difference], DifferenceCard]
+) -> Iterator[Section]:
+    for name in _SHOWN:
+        if differences := comparison.worst.get(name):
+            cards = tuple(drawn[name, one] for one in differences if (name, one) in drawn)
+            yield Section(name, MEASURES[name], cards)
+
+
+def _card(
+    name: str,
+    difference: Difference,
+    pair: tuple[SampleLabels, SampleLabels],
+    shard: str,
+    photo: Array | None,
+    options: PanelOptions,
+) -> DifferenceCard:
+    measure = MEASURES[name]
+    only = replace(options, kinds=frozenset({measure.kind}))
+    shown = [
+        tuple(encode_panel(panel) for panel in sample_panels(sample, photo, only))
+        for sample in pair
+    ]
+    apart = _difference(measure.kind, *pair, photo, options)
+    note = f"{difference.value:.3g} {measure.unit}".strip()
+    card = make_card(pair[0], shard, (), note=note)
+    return DifferenceCard(card, shown[0], shown[1], () if apart is None else (encode_panel(apart),))
+
+
+def _difference(
+    kind: str,
+    first: SampleLabels,
+    second: SampleLabels,
+    photo: Array | None,
+    options: PanelOptions,
+) -> Panel | None:
+    if kind == "pose":
+        return _pose_difference(first, second, photo, options)
+    found = paired_maps(first, second, kind) if kind in first.schemas else None
+    if found is None:
+        return None
+    mine, other = found
+    if kind == "seg":
+        differs = (mine != other).astype(np.float32)
+        return _heat(differs, "where classes differ", first, options)
+    if kind == "normal":
+        note = f"bright from {_FULL_DEGREES:.0f}°"
+        return _heat(angles(mine, other) / _FULL_DEGREES, note, first, options)
+    a, b = (one[2] if one.ndim == 3 else one for one in found)
+    with np.errstate(divide="ignore", invalid="ignore"):
+        error = np.abs(a.astype(np.float32) - b.astype(np.float32)) / a.astype(np.float32)
+    return _heat(error / _FULL_DEPTH, f"bright from {_FULL_DEPTH:.0%} of depth", first, options)
+
+
+def _heat(share: Array, note: str, sample: SampleLabels, options: PanelOptions) -> Panel:
+    """A map (h, w) of shares of the full brightness; no label shows as ground."""
+    finite = np.isfinite(share)
+    coded = np.round(np.clip(np.nan_to_num(share), 0, 1) * 255).astype(np.uint8)
+    picture = cv2.applyColorMap(coded, cv2.COLORMAP_MAGMA)[..., ::-1]
+    picture = np.where(finite[..., None], picture, maps.ground(share.shape))
+    height, width = int(sample.row["height"]), int(sample.row["width"])
+    scale = options.side / max(height, width)
+    size = (max(1, round(width * scale)), max(1, round(height * scale)))
+    resized = cv2.resize(picture, size, interpolation=cv2.INTER_NEAREST)
+    return Panel("difference", "Difference", resized, note)
+
+
+def _pose_difference(
+    first: SampleLabels, second: SampleLabels, photo: Array | None, options: PanelOptions
+) -> Panel | None:
+    """Keypoints of both jobs, each joined with its counterpart."""
+    height, width = int(first.row["height"]), int(first.row["width"])
+    scale = options.side / max(height, width)
+    size = (max(1, round(height * scale)), max(1, round(width * scale)))
+    if photo is None:
+        picture = maps.ground(size)
+    else:
+        small = cv2.resize(photo, size[::-1], interpolation=cv2.INTER_AREA)
+        picture = (small * 0.45).astype(np.uint8)
+    for mine, other in matched_persons(first, second):
+        a, b = first.persons[mine], second.persons[other]
+        both = np.minimum(a["keypoint_scores"], b["keypoint_scores"]) > options.min_score
+        both &= np.isfinite(a["keypoints"]).all(axis=1) & np.isfinite(b["keypoints"]).all(axis=1)
+        for start, stop in zip(a["keypoints"][both], b["keypoints"][both], strict=True):
+            ends = [
+                tuple(round(float(v)) for v in ((xy + 0.5) * scale - 0.5) * 16)
+                for xy in (start, stop)
+            ]
+            cv2.line(picture, ends[0], ends[1], (235, 235, 235), 1, cv2.LINE_AA, 4)
+            cv2.circle(picture, ends[0], 28, _FIRST, -1, cv2.LINE_AA, 4)
+            cv2.circle(picture, ends[1], 28, _SECOND, -1, cv2.LINE_AA, 4)
+    return Panel("difference", "Difference", picture, "green to pink: first to second job")

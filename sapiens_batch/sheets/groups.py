@@ -1,0 +1,50 @@
+"""Keypoints by part of the person: for colours, thresholds and score histograms.
+
+The names decide, as the label schema has them, so that every vocabulary with the models' way of
+naming works: 308, 133 and 17 points.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Final, Literal
+
+GroupName = Literal["body", "feet", "left_hand", "right_hand", "face", "extra"]
+GROUPS: Final[tuple[GroupName, ...]] = (
+    "body", "feet", "left_hand", "right_hand", "face", "extra",
+)  # fmt: skip
+
+Side = Literal["left", "right", "middle"]
+
+_BODY = re.compile(r"^(nose|(left|right)_(eye|ear|shoulder|elbow|wrist|hip|knee|ankle))$")
+_HAND = re.compile(r"thumb|finger|hand")
+_FEET = re.compile(r"toe|heel")
+_EXTRA = re.compile(r"olecranon|cubital_fossa|acromion|^neck$")
+
+
+def group_of(name: str) -> GroupName:
+    """The part of the person that a keypoint belongs to."""
+    if _BODY.match(name):
+        return "body"
+    if _HAND.search(name):
+        return "left_hand" if side_of(name) == "left" else "right_hand"
+    if _FEET.search(name):
+        return "feet"
+    return "extra" if _EXTRA.search(name) else "face"
+
+
+def side_of(name: str) -> Side:
+    """The person's own side."""
+    words = name.split("_")
+    if "left" in words or "l" in words:
+        return "left"
+    return "right" if "right" in words or "r" in words else "middle"
+
+
+def keypoint_groups(names: Sequence[str]) -> dict[GroupName, list[int]]:
+    """Indices of keypoints by group, groups without points left out."""
+    found: dict[GroupName, list[int]] = {group: [] for group in GROUPS}
+    for index, name in enumerate(names):
+        found[group_of(name)].append(index)
+    return {group: indices for group, indices in found.items() if indices}

@@ -1,0 +1,108 @@
+"""HTML pages from templates: one self-contained file, written piece by piece.
+
+Everything that came from a job is escaped by the template engine. What stands on a page is left to
+the callers and their templates. A page replaces an older one as a whole.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import jinja2
+
+from sapiens_batch.errors import StorageError
+from sapiens_batch.labelset import LabelSet
+from sapiens_batch.sheets import charts
+from sapiens_batch.sheets.cards import css_colour
+
+
+@dataclass(frozen=True, slots=True)
+class JobFacts:
+    """What the head of every page says about a job.
+
+    Attributes:
+        name: Its name.
+        num_shards: Committed shards.
+        counts: Samples by status, and persons.
+        tasks: (task, model, licence) of each task.
+        demo: Whether random weights made the labels.
+        classes: (name, CSS colour) of every class of the part masks.
+    """
+
+    name: str
+    num_shards: int
+    counts: Mapping[str, int]
+    tasks: tuple[tuple[str, str, str], ...]
+    demo: bool
+    classes: tuple[tuple[str, str], ...]
+
+
+def job_facts(labels: LabelSet) -> JobFacts:
+    """The facts of a job's committed shards."""
+    totals = {"ok": 0, "empty": 0, "quarantined": 0, "persons": 0}
+    for shard in labels.shards.values():
+        for name in totals:
+            totals[name] += getattr(shard.counts, name)
+    tasks = tuple(
+        (task, str(schema.metadata.get("model", "")), str(schema.metadata.get("licence", "")))
+        for task, schema in labels.schemas.items()
+    )
+    seg = labels.schemas["seg"].metadata if "seg" in labels.schemas else {}
+    classes = zip(seg.get("classes") or (), seg.get("palette_rgb") or (), strict=False)
+    return JobFacts(
+        name=labels.job.name,
+        num_shards=len(labels.shards),
+        counts=totals,
+        tasks=tasks,
+        demo=any(schema.metadata.get("demo") for schema in labels.schemas.values()),
+        classes=tuple((name.replace("_", " "), css_colour(rgb)) for name, rgb in classes),
+    )
+
+
+def write_page(path: Path, template: str, **values: Any) -> None:
+    """Render a template into a file.
+
+    Args:
+        path: The page; its folder is made, an older page is replaced.
+        template: Name of a template of this package.
+        values: What the template shows.
+
+    Raises:
+        StorageError: The file cannot be written.
+    """
+    partial = path.with_name(f".{path.name}.partial")
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with partial.open("wb") as stream:
+            _environment().get_template(template).stream(**values).dump(stream, "utf-8")
+        partial.replace(path)
+    except OSError as error:
+        raise StorageError(f"{path} cannot be written: {error}; name another file") from error
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("sapiens_batch.sheets"),
+        autoescape=jinja2.select_autoescape(("html",)),
+        undefined=jinja2.StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    environment.filters["percent"] = _percent
+    environment.filters["grouped"] = _grouped
+    environment.globals["charts"] = charts
+    return environment
+
+
+def _percent(share: float) -> str:
+    return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.1f} %"
+
+
+def _grouped(number: float) -> str:
+    """A count with thin spaces between thousands."""
+    return f"{number:,.0f}".replace(",", "\N{THIN SPACE}")

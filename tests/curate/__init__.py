@@ -1,0 +1,1 @@
+"""Curation: recipes, SQL tables, near-duplicates, balance, selection files."""

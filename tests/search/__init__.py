@@ -1,0 +1,1 @@
+"""Search: cells, builds, queries, sheets."""
