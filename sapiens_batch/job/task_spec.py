@@ -12,6 +12,14 @@ from pydantic import BaseModel, ConfigDict, Field
 
 from sapiens_batch.records import Level, Preprocess, TaskName
 
+_OWNERS: dict[str, TaskName] = {
+    "raw": "embedding",
+    "pooling": "embedding",
+    "layers": "features",
+    "normalised": "features",
+}
+"""Settings that only one task has."""
+
 
 class TaskSpec(BaseModel):
     """One label task."""
@@ -67,8 +75,9 @@ class TaskSpec(BaseModel):
         Raises:
             ValueError: Names the setting and the task that has it.
         """
-        owners = {"raw": "embedding", "pooling": "embedding", "layers": "features"}
-        owners["normalised"] = "features"
-        for setting in self.model_fields_set:
-            if owners.get(setting, name) != name:
-                raise ValueError(f"tasks.{name}.{setting}: only `{owners[setting]}` has it")
+        for setting, owner in _OWNERS.items():
+            field = type(self).model_fields[setting]
+            # defaults count as not given, so that a spec read back from `job.json` is valid
+            changed = getattr(self, setting) != field.get_default(call_default_factory=True)
+            if owner != name and changed:
+                raise ValueError(f"tasks.{name}.{setting}: only `{owner}` has it")

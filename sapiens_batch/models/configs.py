@@ -1,7 +1,8 @@
-"""What shapes the models have: the released encoders, head layouts, and the demo model.
+"""What shapes the models have: encoders, heads, and the released sizes of Sapiens2.
 
-Plain values without torch. Which configuration a file has is decided in `weights`; the modules that
-are built from a configuration live in `encoder` and `heads`. Sizes are (height, width).
+Plain values without torch. The released sizes of Sapiens v1 are in `configs_v1`. Which
+configuration a file has is decided in `shapes`; the modules that are built from a configuration
+live in `encoder`, `encoder_v1` and `heads`. Sizes are (height, width).
 """
 
 from __future__ import annotations
@@ -10,10 +11,10 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
 
-HeadKind = Literal["pose", "seg", "normal", "pointmap", "matting", "albedo"]
+HeadKind = Literal["pose", "seg", "normal", "pointmap", "matting", "albedo", "depth"]
 RopeDtype = Literal["float32", "bfloat16"]
 
-HEAD_KINDS: Final[tuple[HeadKind, ...]] = (
+SAPIENS2_HEADS: Final[tuple[HeadKind, ...]] = (
     "pose",
     "seg",
     "normal",
@@ -59,9 +60,45 @@ class EncoderConfig:
         return len(self.kv_heads)
 
     @property
+    def has_class_token(self) -> bool:
+        """Whether the first token stands for the whole image."""
+        return True
+
+    @property
     def cell(self) -> int:
         """Side in pixels of what one output token covers; image sides are multiples of it."""
         return self.patch * (self.tokenizer_window if self.tokenizer_layers else 1)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EncoderV1Config:
+    """Shape of a Sapiens v1 vision transformer.
+
+    Attributes:
+        name: Architecture name, `custom` where it is none of the released ones.
+        hidden: Channels C of a token.
+        layers: Number of transformer blocks.
+        heads: Attention heads.
+        ffn_hidden: Width of the feed-forward layer.
+        position_grid: (rows, columns) of patches that the stored position table is for.
+        has_class_token: Whether the first token stands for the whole image; pretrained encoders
+            have it, those of task models do not.
+        patch: Side of a patch in pixels.
+    """
+
+    name: str
+    hidden: int
+    layers: int
+    heads: int
+    ffn_hidden: int
+    position_grid: tuple[int, int]
+    has_class_token: bool
+    patch: int = 16
+
+    @property
+    def cell(self) -> int:
+        """Side in pixels of what one output token covers; image sides are multiples of it."""
+        return self.patch
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -79,6 +116,7 @@ class HeadConfig:
         scale_channels: Output channels of the stride-2 convolutions of the scale branch.
         scale_hidden: Hidden widths of the scale branch's linear layers; empty without a branch.
         scale_inputs: Flattened features that enter the linear layers; fixes the image size.
+        predictor: Name of the last layer in the files.
     """
 
     kind: HeadKind
@@ -91,6 +129,11 @@ class HeadConfig:
     scale_channels: tuple[int, ...] = ()
     scale_hidden: tuple[int, ...] = ()
     scale_inputs: int = 0
+    predictor: str = ""
+
+    def __post_init__(self) -> None:
+        if not self.predictor:
+            object.__setattr__(self, "predictor", f"conv_{self.kind}")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -103,9 +146,14 @@ class ModelConfig:
         image_size: (height, width) of the model input in pixels.
     """
 
-    encoder: EncoderConfig
+    encoder: EncoderConfig | EncoderV1Config
     head: HeadConfig | None
     image_size: tuple[int, int]
+
+    @property
+    def is_v1(self) -> bool:
+        """Whether this is a Sapiens v1 model."""
+        return isinstance(self.encoder, EncoderV1Config)
 
 
 def grouped_kv_heads(layers: int, heads: int, middle: int | None = None) -> tuple[int, ...]:

@@ -41,6 +41,7 @@ _OUT_CHANNELS: Final = {
     "pointmap": 3,
     "matting": 4,
     "albedo": 3,
+    "depth": 1,
 }
 _POSE_PREDICTOR_GAIN = 0.25  # keeps most peaks between 0 and 1, where real scores lie
 
@@ -55,7 +56,7 @@ def demo_config(head: HeadKind | None) -> ModelConfig:
 
 
 def _demo_head(kind: HeadKind) -> HeadConfig:
-    deconv = kind in ("pose", "seg")
+    deconv = kind in ("pose", "seg", "depth")
     with_scale = kind == "pointmap"
     return HeadConfig(
         kind=kind,

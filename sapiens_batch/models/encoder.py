@@ -6,48 +6,65 @@ to `weights`, heads to `heads`. An image's tokens do not depend on its neighbour
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, field
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
 
 from sapiens_batch.models.configs import EncoderConfig, RopeDtype
-from sapiens_batch.models.layers import Block, RMSNorm, RotaryEmbedding
+from sapiens_batch.models.layers import Attention, Block, RMSNorm, RotaryEmbedding, with_prefix
 
 TOKENIZER_WINDOWS = 1024
 """Windows per pass of the tokenizer: bounds its memory, changes nothing."""
 
 
-@dataclass(frozen=True, slots=True)
-class Encoding:
-    """What the encoder says about B images.
+class Stage(NamedTuple):
+    """Tokens on their way through the encoder.
 
     Attributes:
-        tokens: (B, 1 + registers + h * w, C) after the final norm.
+        layer: Number of layers passed, 1 to L.
+        normalised: Whether the final norm is applied to them.
+    """
+
+    layer: int
+    normalised: bool = True
+
+
+@dataclass(frozen=True, slots=True)
+class Encoding:
+    """What an encoder says about B images.
+
+    Attributes:
+        tokens: (B, N, C) after the final norm; the last h * w of them are the patches.
         grid: (h, w) of the patch tokens.
-        stages: Tokens after the layers that were asked for, by number of layers passed, each like
-            `tokens`, with the final norm applied.
+        stages: Tokens at the stages that were asked for, each like `tokens`.
     """
 
     tokens: Tensor
     grid: tuple[int, int]
-    stages: Mapping[int, Tensor] = field(default_factory=dict)
+    stages: Mapping[Stage, Tensor] = field(default_factory=dict)
 
     @property
     def cls(self) -> Tensor:
-        """(B, C) class tokens."""
+        """(B, C) class tokens, of encoders that have them."""
         return self.tokens[:, 0]
 
     @property
+    def patches(self) -> Tensor:
+        """(B, h * w, C) patch tokens."""
+        return self.tokens[:, -self.grid[0] * self.grid[1] :]
+
+    @property
     def features(self) -> Tensor:
-        """(B, C, h, w) feature map of the patches."""
+        """(B, C, h, w) feature map of the patches, channels last in memory."""
         return self.feature_map(self.tokens)
 
     def feature_map(self, tokens: Tensor) -> Tensor:
-        """Patches of (B, N, C) tokens as (B, C, h, w)."""
+        """Patches of (B, N, C) tokens as (B, C, h, w), channels last in memory."""
         patches = tokens[:, -self.grid[0] * self.grid[1] :]
-        return patches.transpose(1, 2).reshape(len(tokens), -1, *self.grid)
+        return patches.reshape(len(tokens), *self.grid, -1).permute(0, 3, 1, 2)
 
     def select(self, start: int, stop: int) -> Encoding:
         """Images `[start, stop)`."""
@@ -56,11 +73,17 @@ class Encoding:
 
 
 class PatchEmbedding(nn.Module):
-    """Cuts the image into patches and projects each to a token."""
+    """Cuts the image into patches and projects each to a token.
 
-    def __init__(self, patch: int, dim: int) -> None:
+    Args:
+        patch: Side of a patch, px.
+        dim: Channels C.
+        padding: Zeros around the image, px.
+    """
+
+    def __init__(self, patch: int, dim: int, *, padding: int = 0) -> None:
         super().__init__()
-        self.projection = nn.Conv2d(3, dim, patch, stride=patch)
+        self.projection = nn.Conv2d(3, dim, patch, stride=patch, padding=padding)
 
     def forward(self, pixels: Tensor) -> Tensor:
         """(B, 3, H, W) to (B, C, h, w)."""
@@ -127,13 +150,19 @@ class Encoder(nn.Module):
         )
         self.ln1 = RMSNorm(config.hidden)
 
-    def forward(self, pixels: Tensor, stages: Sequence[int] = ()) -> Encoding:
+    def fuse(self) -> None:
+        """Make the same function faster; parameter names are no longer those of the files."""
+        for module in self.modules():
+            if isinstance(module, Attention):
+                module.fuse()
+
+    def forward(self, pixels: Tensor, stages: Collection[Stage] = ()) -> Encoding:
         """Encode normalised images.
 
         Args:
             pixels: (B, 3, H, W) RGB, ImageNet-normalised, in the parameters' dtype; H and W are
                 multiples of the configuration's `cell`.
-            stages: Numbers of layers (1 to L) after which the tokens are wanted too.
+            stages: Where the tokens are wanted besides the end.
         """
         patches = self.patch_embed(pixels)
         if self.tokenizer is not None:
@@ -141,10 +170,18 @@ class Encoder(nn.Module):
         B, _, h, w = patches.shape
         prefix = [token.expand(B, -1, -1) for token in (self.cls_token, self.storage_tokens)]
         x = torch.cat([*prefix, patches.flatten(2).transpose(1, 2)], dim=1)
-        rotation = self.rope_embed((h, w))
-        kept: dict[int, Tensor] = {}
+        rotation = with_prefix(self.rope_embed((h, w)), 1 + self.config.registers)
+        kept: dict[Stage, Tensor] = {}
         for passed, block in enumerate(self.blocks, start=1):
             x = block(x, rotation)
-            if passed in stages:
-                kept[passed] = self.ln1(x)
+            keep_stages(kept, stages, passed, x, self.ln1)
         return Encoding(self.ln1(x), (h, w), kept)
+
+
+def keep_stages(
+    kept: dict[Stage, Tensor], stages: Collection[Stage], passed: int, x: Tensor, norm: nn.Module
+) -> None:
+    """Remember the tokens x after `passed` layers if a stage asks for them."""
+    for stage in stages:
+        if stage.layer == passed:
+            kept[stage] = norm(x) if stage.normalised else x

@@ -1,9 +1,11 @@
 """Task heads: an encoder's feature map in, raw maps out.
 
-Two layouts cover every released task: transposed convolutions (pose, seg) and convolutions with
-pixel shuffles (normal, pointmap, matting, albedo). Parameter names are those of the released files.
-What the raw maps mean is left to the tasks. Norms use the statistics of the image alone, also in
-evaluation, so results do not depend on neighbours in the batch.
+Two layouts cover every released task: transposed convolutions (pose, seg, all of Sapiens v1) and
+convolutions with pixel shuffles (normal, pointmap, matting, albedo). Parameter names are those of
+the released files. What the raw maps mean is left to the tasks. Norms use the statistics of the
+image alone, also in evaluation, so results do not depend on neighbours in the batch. Maps are
+channels last in memory up to the predictor, which convolutions are fastest with (measured on a CPU:
+1.4 to 2 times).
 """
 
 from __future__ import annotations
@@ -11,10 +13,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from itertools import pairwise
 
+import torch
 from torch import Tensor, nn
+from torch.nn import functional as F  # noqa: N812 (the name that torch's own documentation uses)
 
 from sapiens_batch.models.configs import HeadConfig
 from sapiens_batch.models.layers import RMSNorm
+
+INSTANCE_NORM_EPS = 1e-5
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,15 +49,27 @@ class ChannelNorm(nn.Module):
         return out
 
 
+class ImageNorm(nn.Module):
+    """Instance norm: each channel of each image to mean 0 and variance 1, statistics in float32.
+
+    A group norm of one channel a group is the same function, and about three times faster.
+    """
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Normalise (B, C, H, W)."""
+        # widened, because torch keeps mean and deviation in the precision of its input
+        return F.group_norm(x.float(), x.shape[1], eps=INSTANCE_NORM_EPS).to(x.dtype)
+
+
 def _norm(config: HeadConfig, channels: int) -> nn.Module:
-    return ChannelNorm(channels) if config.kind == "albedo" else nn.InstanceNorm2d(channels)
+    return ChannelNorm(channels) if config.kind == "albedo" else ImageNorm()
 
 
 def _convs(config: HeadConfig, channels: tuple[int, ...], kernel: int) -> nn.Sequential:
     layers: list[nn.Module] = []
     for before, after in pairwise(channels):
         layers += [nn.Conv2d(before, after, kernel, padding=kernel // 2), _norm(config, after)]
-        layers += [nn.SiLU()]
+        layers += [nn.SiLU(inplace=True)]
     return nn.Sequential(*layers)
 
 
@@ -59,7 +77,7 @@ def _deconvs(config: HeadConfig) -> nn.Sequential:
     layers: list[nn.Module] = []
     for before, after in pairwise((config.in_channels, *config.upsample_channels)):
         layers += [nn.ConvTranspose2d(before, after, 4, stride=2, padding=1, bias=False)]
-        layers += [_norm(config, after), nn.SiLU()]
+        layers += [_norm(config, after), nn.SiLU(inplace=True)]
     return nn.Sequential(*layers)
 
 
@@ -68,12 +86,12 @@ def _shuffle_block(config: HeadConfig, before: int, after: int) -> nn.Sequential
         nn.Conv2d(before, 4 * after, 3, padding=1),
         nn.PixelShuffle(2),
         _norm(config, after),
-        nn.SiLU(),
+        nn.SiLU(inplace=True),
     )
 
 
 class Head(nn.Module):
-    """A head of either layout; the predictor is called `conv_<kind>` as in the files.
+    """A head of either layout.
 
     Args:
         config: Its shape.
@@ -93,7 +111,7 @@ class Head(nn.Module):
             )
         widths = (stages[-1], *config.conv_channels)
         self.conv_layers = _convs(config, widths, config.conv_kernel)
-        self.add_module(f"conv_{config.kind}", nn.Conv2d(widths[-1], config.out_channels, 1))
+        self.add_module(config.predictor, nn.Conv2d(widths[-1], config.out_channels, 1))
         if config.scale_hidden:
             self.scale_conv_layers = _scale_convs(config)
             self.scale_final_layer = _scale_regressor(config)
@@ -107,7 +125,7 @@ class Head(nn.Module):
             x = self.input_conv(x)
             for block in self.upsample_blocks:
                 x = block(x)
-        x = self.get_submodule(f"conv_{self.config.kind}")(self.conv_layers(x))
+        x = self._predict(self.conv_layers(x))
         if self.config.kind == "matting":
             x = x.sigmoid()
         scale = None
@@ -115,11 +133,20 @@ class Head(nn.Module):
             scale = self.scale_final_layer(self.scale_conv_layers(features))
         return HeadOutput(x, scale)
 
+    def _predict(self, x: Tensor) -> Tensor:
+        """The 1 x 1 convolution as a product, which leaves (B, K, H, W) channels first."""
+        layer = self.get_submodule(self.config.predictor)
+        assert isinstance(layer, nn.Conv2d), "made so in the constructor"
+        assert layer.bias is not None, "made so in the constructor"
+        weight = layer.weight.flatten(1).expand(len(x), -1, -1)  # (B, K, C)
+        flat = torch.baddbmm(layer.bias[:, None], weight, x.flatten(2))
+        return flat.reshape(len(x), -1, *x.shape[2:])
+
 
 def _scale_convs(config: HeadConfig) -> nn.Sequential:
     layers: list[nn.Module] = []
     for before, after in pairwise((config.in_channels, *config.scale_channels)):
-        layers += [nn.Conv2d(before, after, 1, stride=2), nn.InstanceNorm2d(after), nn.SiLU()]
+        layers += [nn.Conv2d(before, after, 1, stride=2), ImageNorm(), nn.SiLU(inplace=True)]
     return nn.Sequential(*layers)
 
 

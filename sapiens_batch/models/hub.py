@@ -1,13 +1,14 @@
 """Where the files of a checkpoint are: on this machine, or on the model hub.
 
-The hub client does downloading, caching, locking between processes and offline mode; this module
-finds the one weights file and pins the revision. Reading it is left to `weights`. Only safetensors
-files are accepted, because other formats can run code when they are opened.
+The hub client does downloading, caching and offline mode, and locks each file while it downloads:
+of all processes of a node one downloads, the others wait and find it. This module finds the one
+weights file and pins the revision. Reading it is left to `tensor_files`.
 """
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -24,11 +25,11 @@ from huggingface_hub.errors import (
 )
 
 from sapiens_batch.errors import WeightsError
+from sapiens_batch.models.tensor_files import ARCHIVE_SUFFIXES, SAFETENSORS_SUFFIX
 
 WEIGHTS_NAME = "model.safetensors"
 CONFIG_NAME = "config.json"
-_SUFFIX = ".safetensors"
-_UNSAFE_SUFFIXES = (".pth", ".pt", ".pt2", ".bin", ".ckpt")
+_SUFFIXES = (SAFETENSORS_SUFFIX, *ARCHIVE_SUFFIXES)
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 
@@ -37,7 +38,7 @@ class CheckpointFiles:
     """Files of a checkpoint on this machine.
 
     Attributes:
-        weights: The safetensors file.
+        weights: The weights file.
         config: The `config.json` beside it, if there is one.
         revision: Commit of the hub repository, None for files that were given by path.
     """
@@ -51,7 +52,7 @@ def locate(checkpoint: str, revision: str | None) -> CheckpointFiles:
     """Find the files of a checkpoint, downloading them where they are not here yet.
 
     Args:
-        checkpoint: Path of a safetensors file or of a folder with one, or a hub id `owner/name`.
+        checkpoint: Path of a weights file or of a folder with one, or a hub id `owner/name`.
         revision: Branch, tag or commit of the hub repository.
 
     Raises:
@@ -59,37 +60,41 @@ def locate(checkpoint: str, revision: str | None) -> CheckpointFiles:
     """
     path = Path(checkpoint).expanduser()
     if path.is_dir():
-        return _beside(_only_weights(path))
+        names = [entry.name for entry in path.iterdir()]
+        return _beside(path / _only_weights(names, f"folder {path}"))
     if path.is_file():
         return _beside(path)
-    if path.suffix in (_SUFFIX, *_UNSAFE_SUFFIXES) or not _HUB_ID.fullmatch(checkpoint):
+    if path.suffix in _SUFFIXES or not _HUB_ID.fullmatch(checkpoint):
         raise WeightsError(
-            f"checkpoint {checkpoint} does not exist: give a {_SUFFIX} file, a folder with one, a "
-            "hub id like facebook/sapiens2-pose-0.4b, or `demo`"
+            f"checkpoint {checkpoint} does not exist: give a {SAFETENSORS_SUFFIX} or .pth file, a "
+            "folder with one, a hub id like facebook/sapiens2-pose-0.4b, or `demo`"
         )
     return _download(checkpoint, revision)
 
 
 def _beside(weights: Path) -> CheckpointFiles:
-    if weights.suffix != _SUFFIX:
+    if weights.suffix not in _SUFFIXES:
         raise WeightsError(
-            f"{weights} is not a {_SUFFIX} file: formats that can run code when opened "
-            f"({', '.join(_UNSAFE_SUFFIXES)}) are not read; convert it to safetensors"
+            f"{weights} is no weights file: give one of {', '.join(_SUFFIXES)} in a layout that "
+            "`models check` reads"
         )
     config = weights.with_name(CONFIG_NAME)
     return CheckpointFiles(weights.absolute(), config if config.is_file() else None, None)
 
 
-def _only_weights(folder: Path) -> Path:
-    found = sorted(path for path in folder.iterdir() if path.suffix == _SUFFIX)
-    preferred = [path for path in found if path.name == WEIGHTS_NAME]
-    if len(found) != 1 and not preferred:
-        names = ", ".join(path.name for path in found) or "none"
+def _only_weights(names: Iterable[str], where: str) -> str:
+    """The one weights file of a folder; safetensors go before archives."""
+    listed = sorted(names)
+    if WEIGHTS_NAME in listed:
+        return WEIGHTS_NAME
+    safe = [name for name in listed if name.endswith(SAFETENSORS_SUFFIX)]
+    found = safe or [name for name in listed if name.endswith(ARCHIVE_SUFFIXES)]
+    if len(found) != 1:
         raise WeightsError(
-            f"folder {folder} needs one {_SUFFIX} file or a {WEIGHTS_NAME}, it has {names}: "
-            "give the path of the file"
+            f"{where} needs one {SAFETENSORS_SUFFIX} or .pth file or a {WEIGHTS_NAME}, it has "
+            f"{', '.join(found) or 'none'}: give the path of the file"
         )
-    return (preferred or found)[0]
+    return found[0]
 
 
 def _download(repo: str, revision: str | None) -> CheckpointFiles:
@@ -121,13 +126,8 @@ def _download_weights(repo: str, revision: str | None) -> Path:
         raise
     except EntryNotFoundError:
         names = HfApi().list_repo_files(repo, revision=revision)
-        found = [name for name in names if name.endswith(_SUFFIX)]
-        if len(found) != 1:
-            raise WeightsError(
-                f"hub repository {repo} needs one {_SUFFIX} file, it has {found or 'none'}: "
-                "download the one you want and give its path"
-            ) from None
-        return Path(hf_hub_download(repo, found[0], revision=revision))
+        name = _only_weights(names, f"hub repository {repo}")
+        return Path(hf_hub_download(repo, name, revision=revision))
 
 
 def _download_config(repo: str, weights: Path) -> Path | None:
@@ -143,5 +143,5 @@ def _unreachable(repo: str, revision: str | None, error: Exception) -> str:
     return (
         f"checkpoint {repo}{at} is not in the local hub cache and the hub could not give it "
         f"({reason}): check the connection and HF_HUB_OFFLINE, download it once with "
-        f"`hf download {repo}`, or give the path of a {_SUFFIX} file"
+        f"`hf download {repo}`, or give the path of a {SAFETENSORS_SUFFIX} file"
     )

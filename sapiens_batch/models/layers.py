@@ -81,19 +81,23 @@ class RotaryEmbedding(nn.Module):
         return 2.0 * math.pi * position[:, None] / self.periods.to(self.dtype)
 
 
+def with_prefix(rotation: Rotation, prefix: int) -> Rotation:
+    """Tables (prefix + h * w, 1, D) that leave the first tokens as they are."""
+    sin, cos = (F.pad(table, (0, 0, prefix, 0)) for table in rotation)
+    cos[:prefix] = 1
+    return sin[:, None], cos[:, None]
+
+
 def rotate(x: Tensor, rotation: Rotation) -> Tensor:
-    """Rotate the last tokens of (B, heads, N, D); those before the grid stay as they are.
+    """Rotate (B, N, heads, D) by tables (N, 1, D).
 
     In bfloat16 all tokens pass through bfloat16, rotated or not, as in the original code.
     """
     sin, cos = rotation
     rounded = x.to(sin.dtype) if sin.dtype == torch.bfloat16 else x
-    start = x.shape[2] - sin.shape[0]
-    prefix, grid = rounded[:, :, :start], rounded[:, :, start:]
-    first, second = grid.chunk(2, dim=-1)
+    first, second = rounded.chunk(2, dim=-1)
     turned = torch.cat([-second, first], dim=-1)
-    grid = grid * cos.to(grid.dtype) + turned * sin.to(grid.dtype)
-    return torch.cat([prefix, grid], dim=2).to(x.dtype)
+    return (rounded * cos.to(rounded.dtype) + turned * sin.to(rounded.dtype)).to(x.dtype)
 
 
 class Attention(nn.Module):
@@ -111,29 +115,46 @@ class Attention(nn.Module):
         super().__init__()
         self.head_dim = dim // heads
         kv_dim = kv_heads * self.head_dim
+        self.widths = (dim, kv_dim, kv_dim)
         self.wq = nn.Linear(dim, dim)
         self.wk = nn.Linear(dim, kv_dim)
         self.wv = nn.Linear(dim, kv_dim)
+        self.fused: nn.Linear | None = None
         self.q_norm = nn.Identity() if plain else RMSNorm(self.head_dim)
         self.k_norm = nn.Identity() if plain else RMSNorm(self.head_dim)
         self.proj = nn.Linear(dim, dim)
         self.gamma = nn.Identity() if plain else ChannelScale(dim)
 
+    def fuse(self) -> None:
+        """Replace the three projections of the files by one, which is one larger product."""
+        parts = [self.wq, self.wk, self.wv]
+        with torch.device("meta"):
+            fused = nn.Linear(self.widths[0], sum(self.widths))
+        weight = torch.cat([part.weight for part in parts])
+        bias = torch.cat([part.bias for part in parts])
+        fused.load_state_dict({"weight": weight, "bias": bias}, assign=True)
+        self.fused = fused
+        del self.wq, self.wk, self.wv
+
     def forward(self, x: Tensor, rotation: Rotation | None) -> Tensor:
         """Attend among the N tokens of (B, N, C)."""
-        q = self.q_norm(self._split(self.wq(x)))  # (B, heads, N, D)
-        k = self.k_norm(self._split(self.wk(x)))  # (B, kv_heads, N, D)
-        v = self._split(self.wv(x))
+        q, k, v = (part.unflatten(-1, (-1, self.head_dim)) for part in self._project(x))
+        q, k = self.q_norm(q), self.k_norm(k)  # (B, N, heads, D), (B, N, kv_heads, D)
         if rotation is not None:
             q, k = rotate(q, rotation), rotate(k, rotation)
-        grouped = q.shape[1] != k.shape[1]
-        attended = F.scaled_dot_product_attention(q, k, v, enable_gqa=grouped)
+        attended = F.scaled_dot_product_attention(
+            q.transpose(1, 2),
+            k.transpose(1, 2),
+            v.transpose(1, 2),
+            enable_gqa=q.shape[2] != k.shape[2],
+        )
         out: Tensor = self.gamma(self.proj(attended.transpose(1, 2).flatten(2)))
         return out
 
-    def _split(self, x: Tensor) -> Tensor:
-        B, N, _ = x.shape
-        return x.reshape(B, N, -1, self.head_dim).transpose(1, 2)
+    def _project(self, x: Tensor) -> tuple[Tensor, ...]:
+        if self.fused is not None:
+            return tuple(self.fused(x).split(self.widths, dim=-1))
+        return self.wq(x), self.wk(x), self.wv(x)
 
 
 class GatedFeedForward(nn.Module):
@@ -147,7 +168,7 @@ class GatedFeedForward(nn.Module):
     def forward(self, x: Tensor) -> Tensor:
         """Transform each token of (B, N, C)."""
         gate, value = self.w12(x).chunk(2, dim=-1)
-        out: Tensor = self.w3(F.silu(gate) * value)
+        out: Tensor = self.w3(F.silu(gate).mul_(value))
         return out
 
 

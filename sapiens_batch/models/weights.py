@@ -2,37 +2,40 @@
 
 Resolving needs no accelerator and keeps no tensors, so a driver can do it for a whole cluster.
 Loading is strict: a tensor that is missing, superfluous or misshaped is an error that names it.
-Finding files is left to `hub`, reading configurations from shapes to `shapes`.
+Finding files is left to `hub`, opening them to `tensor_files`, reading configurations from shapes
+to `shapes`.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
 import torch
-from safetensors import SafetensorError, safe_open
 from torch import Tensor, nn
 
 from sapiens_batch.errors import WeightsError
 from sapiens_batch.models import hub
-from sapiens_batch.models.configs import HeadKind, ModelConfig, RopeDtype
+from sapiens_batch.models.configs import EncoderV1Config, HeadKind, ModelConfig, RopeDtype
+from sapiens_batch.models.configs_v1 import PATCH_PADDING
 from sapiens_batch.models.demo import DEMO_ID, demo_config, demo_tensors
 from sapiens_batch.models.encoder import Encoder
+from sapiens_batch.models.encoder_v1 import EncoderV1
 from sapiens_batch.models.heads import Head
 from sapiens_batch.models.layers import rope_periods
+from sapiens_batch.models.licences import CC_BY_NC_4, NO_LICENCE_NAME, SAPIENS2
 from sapiens_batch.models.shapes import Shapes, infer_config, split_names
+from sapiens_batch.models.tensor_files import open_tensors
 
 PERIODS = "rope_embed.periods"
 """The only tensor that a file may lack: it follows from the head width."""
-_SAFETENSORS_DTYPES = ("F32", "F16", "BF16")
-_SAPIENS2_LICENCE = "Sapiens2 License"
+AnyEncoder = Encoder | EncoderV1
+_CPU = torch.device("cpu")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -47,8 +50,11 @@ class Checkpoint:
         encoder_sha256: Of the encoder's tensor names, dtypes, shapes and bytes. Equal digests mean
             that one encoder serves both tasks, whatever else is in the files.
         config: What the weights are.
-        licence: Name of the licence that the weights are known under.
+        licence: Name of the licence that the weights are known under. Files without a name get
+            that of their generation, as derivatives of the released weights.
         demo: Whether the weights are random.
+        accepted_by: The field or variable in which the licence was accepted; empty where it was
+            not, or need not be.
     """
 
     id: str
@@ -59,6 +65,24 @@ class Checkpoint:
     config: ModelConfig
     licence: str
     demo: bool
+    accepted_by: str = ""
+
+    @property
+    def digest(self) -> str:
+        """Of all that the checkpoint contributes to labels.
+
+        Besides the weights these are the facts that a `config.json` beside them can change.
+        """
+        encoder = self.config.encoder
+        height, width = self.config.image_size
+        facts = f"{self.weights_sha256} {height}x{width} {encoder.layers} {encoder.heads}"
+        return hashlib.sha256(facts.encode()).hexdigest()
+
+    @property
+    def patch_padding(self) -> int:
+        """Zeros around the image before patches are cut, as these weights were trained, px."""
+        kind = self.config.head.kind if self.config.head else None
+        return PATCH_PADDING[kind] if self.config.is_v1 else 0
 
 
 def resolve_checkpoint(
@@ -67,7 +91,7 @@ def resolve_checkpoint(
     """Find, identify and check weights without keeping them in memory.
 
     Args:
-        checkpoint: Hub id, folder, safetensors file, or `demo`.
+        checkpoint: Hub id, folder, weights file, or `demo`.
         revision: Branch, tag or commit of the hub repository.
         head: The head that the demo is wanted for; other checkpoints say themselves what they are.
 
@@ -78,12 +102,12 @@ def resolve_checkpoint(
         return _resolve_demo(head)
     files = hub.locate(checkpoint, revision)
     described = _read_config(files.config)
-    shapes = read_shapes(files.weights)
-    config = infer_config(shapes, described, where=str(files.weights))
-    check_shapes(shapes, config, where=str(files.weights))
-    names, _ = split_names(shapes)
-    with _opened(files.weights) as get_tensor:
-        digest = _tensors_sha256((name, get_tensor(names[name])) for name in sorted(names))
+    with open_tensors(files.weights) as file:
+        shapes = dict(file.shapes)
+        config = infer_config(shapes, described, where=str(files.weights))
+        check_shapes(shapes, config, where=str(files.weights))
+        names, _ = split_names(shapes)
+        digest = _tensors_sha256((name, file.read(names[name], _CPU)) for name in sorted(names))
     return Checkpoint(
         id=checkpoint,
         path=files.weights,
@@ -91,26 +115,42 @@ def resolve_checkpoint(
         weights_sha256=_file_sha256(files.weights),
         encoder_sha256=digest,
         config=config,
-        licence=_SAPIENS2_LICENCE,
+        licence=(CC_BY_NC_4 if config.is_v1 else SAPIENS2).name,
         demo=False,
     )
 
 
 def load_encoder(
-    checkpoint: Checkpoint, *, rope_dtype: RopeDtype, device: torch.device, dtype: torch.dtype
-) -> Encoder:
-    """The checkpoint's encoder, frozen, in evaluation mode.
+    checkpoint: Checkpoint,
+    *,
+    rope_dtype: RopeDtype,
+    device: torch.device,
+    dtype: torch.dtype,
+    patch_padding: int | None = None,
+) -> AnyEncoder:
+    """The checkpoint's encoder, frozen, in evaluation mode, its projections fused.
+
+    Args:
+        checkpoint: Resolved weights.
+        rope_dtype: Precision of the rotary embedding of Sapiens2.
+        device: Where the module is to be.
+        dtype: Precision of its parameters.
+        patch_padding: Zeros around the image in Sapiens v1, px; None: as the weights were trained.
 
     Raises:
         WeightsError: When the file is gone, or is no longer the one that was resolved.
     """
-    with torch.device("meta"):
-        module = Encoder(checkpoint.config.encoder, rope_dtype=rope_dtype)
+    padding = checkpoint.patch_padding if patch_padding is None else patch_padding
+    module = _empty_encoder(checkpoint.config, rope_dtype, padding)
     tensors = _encoder_tensors(checkpoint, _expected(module), device)
-    periods = tensors.pop(PERIODS, rope_periods(checkpoint.config.encoder.head_dim))
+    periods = tensors.pop(PERIODS, None)
     tensors = {name: tensor.to(device, dtype) for name, tensor in tensors.items()}
-    tensors[PERIODS] = periods.to(device, torch.float32)
+    if isinstance(module, Encoder):
+        wanted = rope_periods(module.config.head_dim) if periods is None else periods
+        tensors[PERIODS] = wanted.to(device, torch.float32)
     module.load_state_dict(tensors, assign=True)
+    if isinstance(module, Encoder):
+        module.fuse()
     return module.eval().requires_grad_(False)
 
 
@@ -129,35 +169,25 @@ def load_head(checkpoint: Checkpoint, *, device: torch.device, dtype: torch.dtyp
     if checkpoint.demo:
         tensors = demo_tensors(shapes, config.kind)
     else:
-        path, stored = _verified(checkpoint)
-        _, names = split_names(stored)
-        with _opened(path, device) as get_tensor:
-            tensors = {name: get_tensor(names[name]) for name in shapes}
+        with open_tensors(_verified(checkpoint)) as file:
+            _, names = split_names(file.shapes)
+            tensors = {name: file.read(names[name], device) for name in shapes}
     tensors = {name: tensor.to(device, dtype) for name, tensor in tensors.items()}
     module.load_state_dict(tensors, assign=True)
+    for parameter in module.parameters():
+        if parameter.ndim == 4:
+            parameter.data = parameter.data.contiguous(memory_format=torch.channels_last)
     return module.eval().requires_grad_(False)
 
 
-def read_shapes(path: Path) -> dict[str, tuple[int, ...]]:
-    """Shape of every tensor of a safetensors file, from its header.
-
-    Raises:
-        WeightsError: When the file is damaged or holds numbers that are not floating point.
-    """
-    shapes = {}
-    try:
-        with safe_open(path, framework="pt") as file:
-            for name in file.keys():  # noqa: SIM118 (the file is not a mapping)
-                entry = file.get_slice(name)
-                if entry.get_dtype() not in _SAFETENSORS_DTYPES:
-                    raise WeightsError(
-                        f"tensor `{name}` of {path} is {entry.get_dtype()}, not one of "
-                        f"{', '.join(_SAFETENSORS_DTYPES)}: quantised weights are not read"
-                    )
-                shapes[name] = tuple(entry.get_shape())
-    except (SafetensorError, OSError) as error:
-        raise WeightsError(f"{path} cannot be read ({error}): fetch the file again") from error
-    return shapes
+def count_parameters(config: ModelConfig) -> tuple[int, int]:
+    """Tensors in a file of this configuration, and parameters of encoder and head together."""
+    modules: list[nn.Module] = [_empty_encoder(config, "float32", 0)]
+    if config.head is not None:
+        with torch.device("meta"):
+            modules.append(Head(config.head))
+    tensors = sum(len(module.state_dict()) for module in modules)
+    return tensors, sum(value.numel() for module in modules for value in module.parameters())
 
 
 def check_shapes(shapes: Shapes, config: ModelConfig, *, where: str) -> None:
@@ -167,11 +197,12 @@ def check_shapes(shapes: Shapes, config: ModelConfig, *, where: str) -> None:
         WeightsError: Naming every missing, superfluous and misshaped tensor.
     """
     encoder_names, head_names = split_names(shapes)
+    wanted = _expected(_empty_encoder(config, "float32", 0))
     with torch.device("meta"):
-        wanted = _expected(Encoder(config.encoder))
         head = _expected(Head(config.head)) if config.head else {}
     found = {name: shapes[stored] for name, stored in encoder_names.items()}
-    found.setdefault(PERIODS, wanted[PERIODS])
+    if PERIODS in wanted:
+        found.setdefault(PERIODS, wanted[PERIODS])
     problems = _differences(found, wanted, "")
     stored_head = {name: shapes[stored] for name, stored in head_names.items()}
     problems += _differences(stored_head, head, "decode_head.")
@@ -181,6 +212,13 @@ def check_shapes(shapes: Shapes, config: ModelConfig, *, where: str) -> None:
             f"{where} does not fit the architecture {name}: {len(problems)} tensors differ\n  "
             + "\n  ".join(problems)
         )
+
+
+def _empty_encoder(config: ModelConfig, rope_dtype: RopeDtype, patch_padding: int) -> AnyEncoder:
+    with torch.device("meta"):
+        if isinstance(config.encoder, EncoderV1Config):
+            return EncoderV1(config.encoder, patch_padding=patch_padding)
+        return Encoder(config.encoder, rope_dtype=rope_dtype)
 
 
 def _differences(found: Shapes, wanted: Shapes, prefix: str) -> list[str]:
@@ -200,8 +238,8 @@ def _expected(module: nn.Module) -> dict[str, tuple[int, ...]]:
 
 def _resolve_demo(head: HeadKind | None) -> Checkpoint:
     config = demo_config(head)
+    encoder_shapes = _expected(_empty_encoder(config, "float32", 0))
     with torch.device("meta"):
-        encoder_shapes = _expected(Encoder(config.encoder))
         head_shapes = _expected(Head(config.head)) if config.head else {}
     del encoder_shapes[PERIODS]
     encoder = sorted(demo_tensors(encoder_shapes, None).items())
@@ -213,7 +251,7 @@ def _resolve_demo(head: HeadKind | None) -> Checkpoint:
         weights_sha256=_tensors_sha256([*encoder, *tensors]),
         encoder_sha256=_tensors_sha256(encoder),
         config=config,
-        licence="none (random weights)",
+        licence=NO_LICENCE_NAME,
         demo=True,
     )
 
@@ -223,14 +261,13 @@ def _encoder_tensors(
 ) -> dict[str, Tensor]:
     if checkpoint.demo:
         return demo_tensors({name: shapes[name] for name in shapes if name != PERIODS}, None)
-    path, stored = _verified(checkpoint)
-    names, _ = split_names(stored)
-    with _opened(path, device) as get_tensor:
-        return {name: get_tensor(names[name]) for name in shapes if name in names}
+    with open_tensors(_verified(checkpoint)) as file:
+        names, _ = split_names(file.shapes)
+        return {name: file.read(names[name], device) for name in shapes if name in names}
 
 
-def _verified(checkpoint: Checkpoint) -> tuple[Path, Shapes]:
-    """The file of a checkpoint on this machine, which must be the resolved one, and its shapes."""
+def _verified(checkpoint: Checkpoint) -> Path:
+    """The file of a checkpoint on this machine, which must be the resolved one."""
     path = checkpoint.path
     if path is None or not path.is_file():
         path = hub.locate(checkpoint.id, checkpoint.revision).weights
@@ -240,7 +277,7 @@ def _verified(checkpoint: Checkpoint) -> tuple[Path, Shapes]:
             f"{path} has SHA-256 {digest}, the job was planned with {checkpoint.weights_sha256}: "
             "put the same file on every node"
         )
-    return path, read_shapes(path)
+    return path
 
 
 def _file_sha256(path: Path) -> str:
@@ -254,15 +291,6 @@ def _hash_file(path: Path, size_bytes: int, mtime_ns: int) -> str:
     del size_bytes, mtime_ns  # part of the cache's key only
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-@contextmanager
-def _opened(path: Path, device: torch.device | None = None) -> Iterator[Callable[[str], Tensor]]:
-    try:
-        with safe_open(path, framework="pt", device=str(device or "cpu")) as file:
-            yield file.get_tensor
-    except (SafetensorError, OSError) as error:
-        raise WeightsError(f"{path} cannot be read ({error}): fetch the file again") from error
 
 
 def _read_config(path: Path | None) -> Mapping[str, Any]:

@@ -17,10 +17,10 @@ import numpy as np
 from torch import Tensor
 
 from sapiens_batch.errors import SpecError, WeightsError
-from sapiens_batch.job.spec import TaskSpec
+from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.models.configs import HeadKind
 from sapiens_batch.models.demo import DEMO_WARNING
-from sapiens_batch.models.encoder import Encoding
+from sapiens_batch.models.encoder import Encoding, Stage
 from sapiens_batch.models.heads import HeadOutput
 from sapiens_batch.models.weights import Checkpoint
 from sapiens_batch.records import (
@@ -37,8 +37,8 @@ from sapiens_batch.records import (
     ViewSpec,
 )
 
-NON_FINITE = "label.non_finite"
-"""Reason of a problem: the model gave NaN or infinity where a label should be."""
+V1_VARIANT = "v1"
+"""The filters of Sapiens v1, which are the same for all tasks: every view is bilinear."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -73,7 +73,6 @@ class Task(ABC):
     """
 
     name: ClassVar[TaskName]
-    level: ClassVar[Level]
     view_kind: ClassVar[ViewKind]
     head: ClassVar[HeadKind | None]
     can_flip: ClassVar[bool] = False
@@ -83,26 +82,43 @@ class Task(ABC):
         self.spec = spec
         self.checkpoint = checkpoint
         self._check_head()
-        if spec.flip_test and not self.can_flip:
-            raise SpecError(f"tasks.{self.name}.flip_test: true, but {self.name} has no flip test")
+        self._check_settings()
+
+    @property
+    def preprocess(self) -> Preprocess:
+        """Whose preprocessing is followed: as asked, else the one that the model is known by."""
+        known = Preprocess.ORIGINAL if self.checkpoint.config.is_v1 else Preprocess.TRANSFORMERS
+        return self.spec.preprocess or known
 
     @property
     def view_spec(self) -> ViewSpec:
         """The model input that the task needs."""
-        height, width = self.checkpoint.config.image_size
-        original = self.spec.preprocess is Preprocess.ORIGINAL
-        variant = self.original_variant if original else ""
-        return ViewSpec(self.view_kind, height, width, self.spec.preprocess, variant)
+        kind, variant = self.view_kind, ""
+        if self.preprocess is Preprocess.ORIGINAL:
+            variant = self.original_variant
+        if self.checkpoint.config.is_v1:
+            kind = kind if kind is ViewKind.CROP else ViewKind.STRETCH
+            variant = V1_VARIANT
+        region = Level.IMAGE if kind is ViewKind.CROP else self.spec.region
+        size = self.checkpoint.config.image_size
+        return ViewSpec(kind, *size, self.preprocess, variant, region)
 
     @property
-    def stages(self) -> tuple[int, ...]:
-        """Numbers of encoder layers after which the task needs tokens, besides the last."""
+    def stages(self) -> tuple[Stage, ...]:
+        """Where in the encoder the task needs tokens, besides the end."""
         return ()
+
+    @property
+    def patch_padding(self) -> int:
+        """Zeros around the image before a Sapiens v1 encoder cuts patches, px."""
+        asked = self.spec.patch_padding
+        return self.checkpoint.patch_padding if asked is None else asked
 
     @property
     def schema(self) -> LabelSchema:
         """Columns, array and metadata of the labels."""
-        return LabelSchema(self.name, self.level, self.columns, self.array, self._metadata())
+        level = self.view_spec.owner
+        return LabelSchema(self.name, level, self.columns, self.array, self._metadata())
 
     @property
     @abstractmethod
@@ -129,13 +145,20 @@ class Task(ABC):
         """
 
     def merge_mirrored(self, output: HeadOutput, mirrored: HeadOutput) -> HeadOutput:
-        """Average raw maps with those of the mirrored views, mirrored back.
+        """Average raw outputs with those of the mirrored views, mirrored back.
 
         Args:
-            output: Raw maps of the views.
-            mirrored: Raw maps of the same views mirrored left to right.
+            output: Raw outputs for the views.
+            mirrored: Raw outputs for the same views mirrored left to right.
         """
-        raise NotImplementedError(f"{self.name} has no flip test")
+        maps = (output.maps + self.unmirrored(mirrored.maps)) / 2
+        if output.scale is None or mirrored.scale is None:
+            return HeadOutput(maps)
+        return HeadOutput(maps, (output.scale + mirrored.scale) / 2)
+
+    def unmirrored(self, maps: Tensor) -> Tensor:
+        """(n, K, h, w) raw maps of mirrored views as those of the views."""
+        return maps.flip(-1)
 
     def join(self, parts: Sequence[TaskLabels]) -> TaskLabels:
         """Labels of consecutive batches as one; no parts give labels of zero rows."""
@@ -164,6 +187,21 @@ class Task(ABC):
             f"{self.head} head"
         )
 
+    def _check_settings(self) -> None:
+        spec, is_v1 = self.spec, self.checkpoint.config.is_v1
+        if spec.flip_test and not self.can_flip:
+            raise SpecError(f"tasks.{self.name}.flip_test: true, but {self.name} has no flip test")
+        if is_v1 and spec.preprocess is Preprocess.TRANSFORMERS:
+            raise SpecError(
+                f"tasks.{self.name}.preprocess: transformers, but {self.checkpoint.id} is a "
+                "Sapiens v1 model, which has no port: leave preprocess out"
+            )
+        if not is_v1 and spec.patch_padding is not None:
+            raise SpecError(
+                f"tasks.{self.name}.patch_padding: {spec.patch_padding}, but only Sapiens v1 "
+                f"models have it and {self.checkpoint.id} is none"
+            )
+
     def _metadata(self) -> dict[str, Any]:
         checkpoint, config = self.checkpoint, self.checkpoint.config
         metadata: dict[str, Any] = {
@@ -174,12 +212,16 @@ class Task(ABC):
             "architecture": config.encoder.name,
             "image_size": list(config.image_size),
             "licence": checkpoint.licence,
+            "licence_accepted_by": checkpoint.accepted_by or None,
             "demo": checkpoint.demo,
-            "view": str(self.view_kind),
-            "preprocess": str(self.spec.preprocess),
-            "rope_dtype": self.spec.rope_dtype,
+            "view": str(self.view_spec.kind),
+            "preprocess": str(self.preprocess),
             "flip_test": self.spec.flip_test,
         }
+        if config.is_v1:
+            metadata["patch_padding"] = self.patch_padding
+        else:
+            metadata["rope_dtype"] = self.spec.rope_dtype
         if checkpoint.demo:
             metadata["warning"] = DEMO_WARNING
         return metadata | dict(self.vocabulary)

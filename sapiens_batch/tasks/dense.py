@@ -1,24 +1,119 @@
 """What tasks with a dense array share: frames, and rows of a fixed shape around them.
 
-Knows no task's meaning. A label lies at the top left of its row, all else is fill.
+A label lies at the top left of its row, all else is fill. Frames follow from the map of each view
+alone, so they serve whole images and boxes of persons alike.
 """
 
 from __future__ import annotations
 
+from abc import abstractmethod
 from collections.abc import Sequence
+from typing import ClassVar
 
 import torch
 from torch import Tensor
+from torch.nn import functional as F  # noqa: N812 (the name that torch's own documentation uses)
 
-from sapiens_batch.images.geometry import frame_for
-from sapiens_batch.records import Affine, Array, ArrayField, Frame, Problem, ViewBatch
-from sapiens_batch.tasks.base import NON_FINITE
+from sapiens_batch.images.geometry import frame_for, translation
+from sapiens_batch.records import (
+    Affine,
+    Array,
+    ArrayField,
+    ColumnField,
+    Frame,
+    TaskLabels,
+    ViewBatch,
+    ViewKind,
+)
+from sapiens_batch.tasks.base import Outputs, Task
+from sapiens_batch.tasks.finite import all_finite, non_finite_problems
+
+
+class MapTask(Task):
+    """A task whose label is the head's map on the frame, changed pixel by pixel."""
+
+    channels: ClassVar[tuple[str, ...]]
+    """Names of the map's channels, for messages and metadata; one channel has no channel axis."""
+    what: ClassVar[str]
+    unit: ClassVar[str] = ""
+    description: ClassVar[str]
+
+    @property
+    def columns(self) -> tuple[ColumnField, ...]:
+        """None: everything is in the array."""
+        return ()
+
+    @property
+    def array(self) -> ArrayField:
+        """The maps."""
+        size = self.checkpoint.config.image_size
+        several = len(self.channels) > 1
+        return ArrayField(
+            row_shape=(len(self.channels), *size) if several else size,
+            dtype=self.spec.dtype,
+            fill_value=float("nan"),
+            dimension_names=("channel", "y", "x") if several else ("y", "x"),
+            codec="blosc",
+            unit=self.unit,
+            description=self.description,
+        )
+
+    def decode(self, outputs: Outputs, views: ViewBatch) -> TaskLabels:
+        """Bring the (n, K, h, w) maps to the frames and finish them."""
+        finite = all_finite(outputs.maps)
+        maps, frames = to_frames(outputs.maps, views)
+        labels = [
+            self.finish(one) if good else one[:, :0, :0]
+            for one, good in zip(maps, finite, strict=True)
+        ]
+        if len(self.channels) == 1:
+            labels = [label[0] for label in labels]
+        rows = fill_rows(labels, self.array, outputs.maps.device)
+        problems = non_finite_problems(finite, self.what)
+        return TaskLabels({}, to_host(rows), frames, problems)
+
+    @abstractmethod
+    def finish(self, raw: Tensor) -> Tensor:
+        """The label of a finite (K, h, w) map on its frame."""
+
+
+def to_frames(maps: Tensor, views: ViewBatch) -> tuple[list[Tensor], tuple[Frame, ...]]:
+    """Raw maps on the frames of their views.
+
+    The content of letterboxed views is the frame itself, so nothing is resampled. Maps of stretched
+    views are resized (bilinear, half-pixel centres) until their pixels are square again.
+
+    Args:
+        maps: (n, K, h, w); of letterboxed views at the size of the view.
+        views: The n views.
+
+    Returns:
+        n maps (K, height, width) of the frames' sizes, and the frames.
+    """
+    if views.spec.kind is ViewKind.LETTERBOX:
+        return letterbox_content(maps, views), letterbox_frames(views)
+    frames = stretch_frames(views)
+    resized = []
+    for one, frame in zip(maps, frames, strict=True):
+        size = (frame.height, frame.width)
+        same = tuple(one.shape[1:]) == size
+        resized.append(one if same else F.interpolate(one[None], size=size, mode="bilinear")[0])
+    return resized, frames
 
 
 def stretch_frames(views: ViewBatch) -> tuple[Frame, ...]:
-    """Frames of stretched views: the source's aspect again, inside the size of the view."""
+    """Frames of stretched views: the aspect of what they show again, inside the view's size."""
     canvas = (views.spec.height, views.spec.width)
-    return tuple(frame_for(size, canvas) for size in views.source_sizes)
+    return tuple(_stretch_frame(to_source, canvas) for to_source in views.to_source)
+
+
+def _stretch_frame(to_source: Affine, canvas: tuple[int, int]) -> Frame:
+    shown = (round(to_source.scale_y * canvas[0]), round(to_source.scale_x * canvas[1]))
+    frame = frame_for(shown, canvas)
+    # half-pixel centres: the first shown source pixel has this coordinate
+    left = to_source.offset_x - (to_source.scale_x - 1) / 2
+    top = to_source.offset_y - (to_source.scale_y - 1) / 2
+    return Frame(frame.height, frame.width, frame.to_source.then(translation(left, top)))
 
 
 def letterbox_frames(views: ViewBatch) -> tuple[Frame, ...]:
@@ -52,22 +147,6 @@ def fill_rows(labels: Sequence[Tensor], field: ArrayField, device: torch.device)
     for row, label in zip(rows, labels, strict=True):
         row[..., : label.shape[-2], : label.shape[-1]] = label
     return rows
-
-
-def non_finite_problems(finite: Sequence[bool], what: str) -> tuple[Problem | None, ...]:
-    """A problem for each view whose raw output is not finite throughout."""
-    problem = Problem(
-        NON_FINITE,
-        f"the model gave NaN or infinite values for {what}: the label is left out; try "
-        "runtime.dtype float32",
-    )
-    return tuple(None if good else problem for good in finite)
-
-
-def all_finite(maps: Tensor) -> list[bool]:
-    """Whether each of (n, ...) maps is finite throughout."""
-    finite: list[bool] = maps.isfinite().flatten(1).all(dim=1).tolist()
-    return finite
 
 
 def to_host(tensor: Tensor) -> Array:

@@ -1,45 +1,76 @@
-"""One vector per image: the class token of the encoder.
+"""One vector per image: the class token of the encoder, or the mean of its patch tokens.
 
-Any checkpoint serves, since only its encoder is used. The vector is L2-normalised, so that a dot
+Any checkpoint serves, since only its encoder is used. Vectors are L2-normalised, so that a dot
 product of two is their cosine similarity.
 """
 
 from __future__ import annotations
 
 import torch
+from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (the name that torch's own documentation uses)
 
-from sapiens_batch.records import ColumnField, Level, TaskLabels, ViewBatch, ViewKind
+from sapiens_batch.errors import SpecError
+from sapiens_batch.job.task_spec import TaskSpec
+from sapiens_batch.models.weights import Checkpoint
+from sapiens_batch.records import ColumnField, TaskLabels, ViewBatch, ViewKind
 from sapiens_batch.tasks.base import Outputs, Task
-from sapiens_batch.tasks.dense import all_finite, non_finite_problems, to_host
+from sapiens_batch.tasks.dense import to_host
+from sapiens_batch.tasks.finite import all_finite, non_finite_problems
+
+_CLS, _PATCHES = "embedding", "embedding_patches"
+_MEANING = {_CLS: "class token", _PATCHES: "mean of the patch tokens"}
 
 
 class EmbeddingTask(Task):
-    """Class token of the stretched image."""
+    """Pooled tokens of the stretched image."""
 
     name = "embedding"
-    level = Level.IMAGE
     view_kind = ViewKind.STRETCH
     head = None
     original_variant = "seg"
 
+    def __init__(self, spec: TaskSpec, checkpoint: Checkpoint) -> None:
+        super().__init__(spec, checkpoint)
+        if spec.pooling != "patches" and not checkpoint.config.encoder.has_class_token:
+            raise SpecError(
+                f"tasks.embedding.pooling: {spec.pooling}, but {checkpoint.id} has no class token, "
+                "as all task models of Sapiens v1; set pooling: patches"
+            )
+
     @property
     def columns(self) -> tuple[ColumnField, ...]:
-        """The normalised vector, and the raw one where asked."""
+        """The normalised vectors, and the raw ones where asked."""
         shape = (self.checkpoint.config.encoder.hidden,)
-        unit = ColumnField("embedding", "float32", shape, "", "class token, L2-normalised")
-        raw = ColumnField(
-            "embedding_raw", "float32", shape, "", "class token as the model gives it"
-        )
-        return (unit, raw) if self.spec.raw else (unit,)
+        fields = []
+        for name in self._vectors:
+            what = _MEANING[name]
+            fields.append(ColumnField(name, "float32", shape, "", f"{what}, L2-normalised"))
+            if self.spec.raw:
+                raw = f"{what} as the model gives it"
+                fields.append(ColumnField(f"{name}_raw", "float32", shape, "", raw))
+        return tuple(fields)
+
+    @property
+    def _vectors(self) -> tuple[str, ...]:
+        return {"cls": (_CLS,), "patches": (_PATCHES,), "both": (_CLS, _PATCHES)}[self.spec.pooling]
 
     def decode(self, outputs: Outputs, views: ViewBatch) -> TaskLabels:
-        """Normalise class tokens; NaN where one is not finite."""
-        raw = outputs.encoding.cls.float()  # (n, C)
+        """Pool and normalise tokens; NaN where a vector is not finite."""
+        raw = torch.stack([_pooled(outputs, name) for name in self._vectors], dim=1)  # (n, V, C)
         finite = all_finite(raw)
-        usable = torch.tensor(finite, device=raw.device)[:, None]
+        usable = torch.tensor(finite, device=raw.device)[:, None, None]
         raw = torch.where(usable, raw, torch.nan)
-        columns = {"embedding": to_host(F.normalize(raw, dim=-1))}
-        if self.spec.raw:
-            columns["embedding_raw"] = to_host(raw)
-        return TaskLabels(columns, None, (), non_finite_problems(finite, "the class token"))
+        unit = F.normalize(raw, dim=-1)
+        columns = {}
+        for index, name in enumerate(self._vectors):
+            columns[name] = to_host(unit[:, index])
+            if self.spec.raw:
+                columns[f"{name}_raw"] = to_host(raw[:, index])
+        return TaskLabels(columns, None, (), non_finite_problems(finite, "the embedding"))
+
+
+def _pooled(outputs: Outputs, name: str) -> Tensor:
+    """(n, C) float32 vectors."""
+    encoding = outputs.encoding
+    return encoding.cls.float() if name == _CLS else encoding.patches.float().mean(1)

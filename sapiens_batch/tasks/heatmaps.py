@@ -2,6 +2,10 @@
 
 A keypoint is where a Gaussian fitted to the smoothed logarithm of its heatmap has its maximum: one
 Newton step from the highest pixel. Where the heatmap lies in the image is left to the caller.
+
+The references smooth whole heatmaps. Only nine smoothed values count, so only those are computed,
+and the height to which a smoothed map is brought back falls out of the derivatives of its
+logarithm. It is needed, and all of the map is smoothed, only where a value may leave `LOG_RANGE`.
 """
 
 from __future__ import annotations
@@ -10,18 +14,27 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (the name that torch's own documentation uses)
 
+from sapiens_batch.records import Preprocess
+from sapiens_batch.tasks.finite import finite_maps
+
 BLUR_SIZE = 11
 BLUR_SIGMA = 0.3 * ((BLUR_SIZE - 1) / 2 - 1) + 0.8
 """What OpenCV takes for an 11-pixel kernel when no sigma is given; the models are decoded so."""
 LOG_RANGE = (1e-3, 50.0)
 HESSIAN_EPS = torch.finfo(torch.float32).eps
+_REACH = BLUR_SIZE // 2 + 1  # from a peak to the farthest pixel that its 3 x 3 window depends on
 
 
-def decode_heatmaps(heatmaps: Tensor) -> tuple[Tensor, Tensor]:
+def decode_heatmaps(
+    heatmaps: Tensor, *, like: Preprocess = Preprocess.TRANSFORMERS
+) -> tuple[Tensor, Tensor]:
     """Positions and scores of heatmap peaks.
 
     Args:
         heatmaps: (n, K, h, w) float32.
+        like: Whose treatment of lonely peaks to follow: of those so lonely that nothing positive
+            is left after smoothing. The port keeps such a peak's pixel, the original code fits the
+            inverted map.
 
     Returns:
         (n, K, 2) float64 positions (x, y) in heatmap pixels, pixel centres at integers, and
@@ -29,45 +42,74 @@ def decode_heatmaps(heatmaps: Tensor) -> tuple[Tensor, Tensor]:
         is not positive, or whose fit is not finite, is missing: NaN position. A score that is not
         finite becomes 0.
     """
-    w = heatmaps.shape[-1]
-    finite = heatmaps.isfinite().flatten(2).all(-1)
-    scores, flat = heatmaps.flatten(2).max(-1)  # (n, K)
-    scores = torch.where(finite, scores, 0.0)
-    peak_x, peak_y = flat % w, flat // w
-    windows = _log_windows(heatmaps, scores, peak_x, peak_y)  # (n, K, 3, 3)
+    rows = heatmaps.amax(-1)  # (n, K, h)
+    peak_y = rows.argmax(-1)  # the first of equals, as in the references
+    peak_row = heatmaps.take_along_dim(peak_y[..., None, None], dim=2)[:, :, 0]  # (n, K, w)
+    peak_x = peak_row.argmax(-1)
+    scores = torch.where(finite_maps(heatmaps.flatten(0, 1)).view_as(peak_x), rows.amax(-1), 0.0)
+    windows = _log_windows(heatmaps, scores, peak_x, peak_y, like)  # (n, K, 3, 3)
     step = _newton_step(windows)
     positions = torch.stack([peak_x, peak_y], dim=-1) + step
     usable = (scores > 0) & positions.isfinite().all(-1)
     return torch.where(usable[..., None], positions, torch.nan), scores
 
 
-def _log_windows(heatmaps: Tensor, scores: Tensor, peak_x: Tensor, peak_y: Tensor) -> Tensor:
-    """Log of the smoothed heatmap around each peak, edges replicated, float64 (n, K, 3, 3)."""
+def _log_windows(
+    heatmaps: Tensor, scores: Tensor, peak_x: Tensor, peak_y: Tensor, like: Preprocess
+) -> Tensor:
+    """Log of the smoothed heatmap around each peak, edges replicated, float64 (n, K, 3, 3).
+
+    Up to a constant each, which derivatives do not see.
+    """
+    windows = _smoothed_windows(heatmaps, peak_x, peak_y)
+    centre, highest = windows[..., 1, 1], windows.amax((-2, -1))
+    low, high = LOG_RANGE
+    # the height of the smoothed map is at least its centre, so scaling is at most score / centre
+    within = (windows.amin((-2, -1)) >= low) & (scores * highest <= high * centre)
+    unsure = ((scores > 0) & ~within).nonzero(as_tuple=True)
+    if len(unsure[0]):
+        height = _smooth(heatmaps[unsure]).amax((-2, -1)).double()
+        gain = scores[unsure].double() / height
+        if like is Preprocess.TRANSFORMERS:
+            gain = torch.where(height > 0, gain, 1.0)
+        windows[unsure] = (windows[unsure] * gain[:, None, None]).clamp(low, high)
+    return windows.log()
+
+
+def _smoothed_windows(heatmaps: Tensor, peak_x: Tensor, peak_y: Tensor) -> Tensor:
+    """The 3 x 3 smoothed values around each peak, edges replicated, float64 (n, K, 3, 3)."""
     h, w = heatmaps.shape[-2:]
-    blurred = _blur(heatmaps)
-    # a peak so lonely that its surroundings outweigh it keeps its pixel: all is clipped below
-    height = blurred.amax((-2, -1))
-    gain = torch.where(height > 0, scores / height, 1.0)
-    scaled = blurred * gain[..., None, None]
-    offsets = torch.arange(-1, 2, device=heatmaps.device)
-    rows = (peak_y[..., None] + offsets).clamp(0, h - 1)  # (n, K, 3)
-    columns = (peak_x[..., None] + offsets).clamp(0, w - 1)
-    index = rows[..., :, None] * w + columns[..., None, :]  # (n, K, 3, 3)
-    values = scaled.flatten(2).gather(-1, index.flatten(2)).reshape(index.shape)
-    return values.clamp(*LOG_RANGE).double().log()
+    offsets = torch.arange(-_REACH, _REACH + 1, device=heatmaps.device)
+    rows, columns = peak_y[..., None] + offsets, peak_x[..., None] + offsets  # (n, K, 13)
+    index = rows.clamp(0, h - 1)[..., :, None] * w + columns.clamp(0, w - 1)[..., None, :]
+    patch = heatmaps.flatten(2).gather(-1, index.flatten(2)).view(index.shape).double()
+    inside_rows, inside_columns = (rows >= 0) & (rows < h), (columns >= 0) & (columns < w)
+    patch = patch * (inside_rows[..., :, None] & inside_columns[..., None, :])
+    down, across = _window_kernels(peak_y, h), _window_kernels(peak_x, w)  # (n, K, 3, 13)
+    return down @ patch @ across.transpose(-2, -1)
 
 
-def _blur(heatmaps: Tensor) -> Tensor:
-    """Gaussian blur of each (h, w) map with zeros outside."""
-    n, K, h, w = heatmaps.shape
-    taps = torch.arange(BLUR_SIZE, device=heatmaps.device, dtype=torch.float64) - BLUR_SIZE // 2
+def _window_kernels(peak: Tensor, length: int) -> Tensor:
+    """Kernels (n, K, 3, 13) of the pixels before, at and after a peak, inside [0, length)."""
+    kernel = _kernel(peak.device)
+    shifted = torch.stack([F.pad(kernel, (start, 2 - start)) for start in range(3)])  # (3, 13)
+    steps = torch.arange(-1, 2, device=peak.device)
+    places = (peak[..., None] + steps).clamp(0, length - 1) - peak[..., None]  # (n, K, 3)
+    return shifted[places + 1]
+
+
+def _kernel(device: torch.device) -> Tensor:
+    taps = torch.arange(BLUR_SIZE, device=device, dtype=torch.float64) - BLUR_SIZE // 2
     kernel = torch.exp(-0.5 * (taps / BLUR_SIGMA) ** 2)
-    kernel = (kernel / kernel.sum()).to(heatmaps.dtype)
+    return kernel / kernel.sum()
+
+
+def _smooth(maps: Tensor) -> Tensor:
+    """Gaussian blur of (m, h, w) maps with zeros outside."""
+    kernel = _kernel(maps.device).to(maps.dtype)
     pad = BLUR_SIZE // 2
-    maps = heatmaps.reshape(n * K, 1, h, w)
-    maps = F.conv2d(maps, kernel.view(1, 1, 1, -1), padding=(0, pad))
-    maps = F.conv2d(maps, kernel.view(1, 1, -1, 1), padding=(pad, 0))
-    return maps.reshape(n, K, h, w)
+    blurred = F.conv2d(maps[:, None], kernel.view(1, 1, 1, -1), padding=(0, pad))
+    return F.conv2d(blurred, kernel.view(1, 1, -1, 1), padding=(pad, 0))[:, 0]
 
 
 def _newton_step(windows: Tensor) -> Tensor:

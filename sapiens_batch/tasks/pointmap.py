@@ -8,28 +8,23 @@ from __future__ import annotations
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from sapiens_batch.errors import WeightsError
-from sapiens_batch.job.spec import TaskSpec
+from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.models.heads import HeadOutput
 from sapiens_batch.models.weights import Checkpoint
 from sapiens_batch.records import (
     Array,
     ArrayField,
     ColumnField,
-    Level,
     TaskLabels,
     ViewBatch,
     ViewKind,
 )
 from sapiens_batch.tasks.base import Outputs, Task
-from sapiens_batch.tasks.dense import (
-    fill_rows,
-    letterbox_content,
-    letterbox_frames,
-    non_finite_problems,
-    to_host,
-)
+from sapiens_batch.tasks.dense import fill_rows, to_frames, to_host
+from sapiens_batch.tasks.finite import non_finite_problems
 
 CANONICAL_FOCAL_PER_WIDTH = 1.0
 """The canonical camera's focal length over the width of the model input: 768 px of 768."""
@@ -39,9 +34,9 @@ class PointmapTask(Task):
     """Metric points of the letterboxed image."""
 
     name = "pointmap"
-    level = Level.IMAGE
     view_kind = ViewKind.LETTERBOX
     head = "pointmap"
+    can_flip = True
 
     def __init__(self, spec: TaskSpec, checkpoint: Checkpoint) -> None:
         super().__init__(spec, checkpoint)
@@ -81,7 +76,7 @@ class PointmapTask(Task):
         metric = outputs.maps / scale[:, None, None, None]
         # narrowing first: a point beyond the range of float16 is infinite too
         metric = metric.to(getattr(torch, self.spec.dtype))
-        contents = letterbox_content(metric, views)
+        contents, frames = to_frames(metric, views)
         finite = [bool(content.isfinite().all()) for content in contents]
         points = [
             content if good else content[:, :0, :0]
@@ -90,10 +85,16 @@ class PointmapTask(Task):
         rows = fill_rows(points, self.array, metric.device)
         columns = _camera(np.where(finite, to_host(scale), np.nan), views)
         problems = non_finite_problems(finite, "metric points")
-        return TaskLabels(columns, to_host(rows), letterbox_frames(views), problems)
+        return TaskLabels(columns, to_host(rows), frames, problems)
+
+    def unmirrored(self, maps: Tensor) -> Tensor:
+        """Mirror back; what lay to the right in the mirror lies to the left."""
+        back = maps.flip(-1)
+        back[:, 0].neg_()
+        return back
 
 
-def _scale(head: HeadOutput | None) -> torch.Tensor:
+def _scale(head: HeadOutput | None) -> Tensor:
     assert head is not None, "the labeler runs the head of a task that has one"
     assert head.scale is not None, "checked on construction"
     return head.scale[:, 0]

@@ -1,8 +1,9 @@
 """Keypoints of each person, in source pixels.
 
 Heatmaps of a person crop are decoded on the device and mapped through the crop's geometry (UDP). A
-keypoint that the model does not see is missing (NaN), never a made-up position; the reference code
-gives nonsense there.
+keypoint whose heatmap has no positive value is missing (NaN), never a made-up position; the
+reference codes give nonsense there. Peaks in surroundings so negative that nothing positive is left
+after smoothing are decoded as the code does whose preprocessing is followed.
 """
 
 from __future__ import annotations
@@ -11,14 +12,13 @@ from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
-import torch
+from torch import Tensor
 
 from sapiens_batch.errors import SpecError
 from sapiens_batch.images.geometry import heatmap_map
-from sapiens_batch.job.spec import TaskSpec
-from sapiens_batch.models.heads import HeadOutput
+from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.models.weights import Checkpoint
-from sapiens_batch.records import ColumnField, Level, TaskLabels, ViewBatch, ViewKind
+from sapiens_batch.records import ColumnField, TaskLabels, ViewBatch, ViewKind
 from sapiens_batch.tasks.base import Outputs, Task
 from sapiens_batch.tasks.dense import to_host
 from sapiens_batch.tasks.heatmaps import decode_heatmaps
@@ -29,7 +29,6 @@ class PoseTask(Task):
     """Keypoints of person crops; 308, 133 or 17 of them have names."""
 
     name = "pose"
-    level = Level.PERSON
     view_kind = ViewKind.CROP
     head = "pose"
     can_flip = True
@@ -77,11 +76,12 @@ class PoseTask(Task):
             "flip_pairs": known["flip_pairs"],
             "skeleton": known["skeleton"],
             "sigmas": known["sigmas"],
+            "map_to_308": known.get("index17_to_308"),
         }
 
     def decode(self, outputs: Outputs, views: ViewBatch) -> TaskLabels:
         """Decode (n, K, h, w) heatmaps."""
-        positions, scores = decode_heatmaps(outputs.maps)
+        positions, scores = decode_heatmaps(outputs.maps, like=self.preprocess)
         view_size = (views.spec.height, views.spec.width)
         heatmap_size = (outputs.maps.shape[-2], outputs.maps.shape[-1])
         maps = [heatmap_map(crop, view_size, heatmap_size) for crop in views.to_source]
@@ -91,10 +91,8 @@ class PoseTask(Task):
         columns = {"keypoints": keypoints, "keypoint_scores": to_host(scores)}
         return TaskLabels(columns, None, (), (None,) * len(views))
 
-    def merge_mirrored(self, output: HeadOutput, mirrored: HeadOutput) -> HeadOutput:
-        """Average heatmaps after swapping left and right channels of the mirrored ones."""
+    def unmirrored(self, maps: Tensor) -> Tensor:
+        """Mirror back and swap the heatmaps of left and right keypoints."""
         known = keypoint_vocabulary(self.num_keypoints)
         assert known is not None, "checked on construction"
-        swap = torch.tensor(known["flip_indices"], device=output.maps.device)
-        back = mirrored.maps.flip(-1)[:, swap]
-        return HeadOutput((output.maps + back) / 2)
+        return maps.flip(-1)[:, known["flip_indices"]]

@@ -1,7 +1,7 @@
 """The body part or garment class of every pixel.
 
-Logits of the stretched view are resized to the undistorted frame before the class is chosen, image
-by image, because the logits of one image alone take 90 MB.
+The class is chosen after logits of the stretched view are interpolated on the undistorted frame;
+`masks` does so without resizing the 90 MB of logits of an image.
 """
 
 from __future__ import annotations
@@ -12,28 +12,15 @@ from typing import Any
 import numpy as np
 import torch
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812 (the name that torch's own documentation uses)
 
-from sapiens_batch.errors import WeightsError
-from sapiens_batch.job.spec import TaskSpec
+from sapiens_batch.errors import SpecError, WeightsError
+from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.models.weights import Checkpoint
-from sapiens_batch.records import (
-    ArrayField,
-    ColumnField,
-    Frame,
-    Level,
-    TaskLabels,
-    ViewBatch,
-    ViewKind,
-)
+from sapiens_batch.records import ArrayField, ColumnField, TaskLabels, ViewBatch, ViewKind
 from sapiens_batch.tasks.base import Outputs, Task
-from sapiens_batch.tasks.dense import (
-    all_finite,
-    fill_rows,
-    non_finite_problems,
-    stretch_frames,
-    to_host,
-)
+from sapiens_batch.tasks.dense import fill_rows, stretch_frames, to_host
+from sapiens_batch.tasks.finite import all_finite, non_finite_problems
+from sapiens_batch.tasks.masks import resized_mask
 from sapiens_batch.tasks.vocabulary import class_vocabulary
 
 NO_CLASS = 255
@@ -44,9 +31,9 @@ class SegTask(Task):
     """Class masks of the stretched image."""
 
     name = "seg"
-    level = Level.IMAGE
     view_kind = ViewKind.STRETCH
     head = "seg"
+    can_flip = True
     original_variant = "seg"
 
     def __init__(self, spec: TaskSpec, checkpoint: Checkpoint) -> None:
@@ -55,6 +42,12 @@ class SegTask(Task):
             raise WeightsError(
                 f"tasks.seg.checkpoint: {checkpoint.id} has {self.num_classes} classes, masks are "
                 f"stored in one byte and can tell {NO_CLASS - 1} apart"
+            )
+
+        if spec.flip_test and class_vocabulary(self.num_classes) is None:
+            raise SpecError(
+                f"tasks.seg.flip_test: true, but left and right are not known for the "
+                f"{self.num_classes} classes of {checkpoint.id}"
             )
 
     @property
@@ -92,6 +85,7 @@ class SegTask(Task):
             "classes": known["names"],
             "palette_rgb": known["palette_rgb"],
             "flip_pairs": known["flip_pairs"],
+            "map_to_v2": known.get("map_to_v2_29"),
         }
 
     def decode(self, outputs: Outputs, views: ViewBatch) -> TaskLabels:
@@ -99,7 +93,7 @@ class SegTask(Task):
         frames = stretch_frames(views)
         finite = all_finite(outputs.maps)
         masks = [
-            _mask(logits, frame) if good else logits.new_empty((0, 0))
+            resized_mask(logits, (frame.height, frame.width)) if good else logits[0, :0, :0].byte()
             for logits, frame, good in zip(outputs.maps, frames, finite, strict=True)
         ]
         rows = fill_rows(masks, self.array, outputs.maps.device)
@@ -110,9 +104,11 @@ class SegTask(Task):
         problems = non_finite_problems(finite, "class logits")
         return TaskLabels({"seg_class_pixels": areas}, to_host(rows), frames, problems)
 
-
-def _mask(logits: Tensor, frame: Frame) -> Tensor:
-    """Class of each frame pixel, uint8, from (classes, h, w) logits."""
-    size = (frame.height, frame.width)
-    resized = F.interpolate(logits[None], size=size, mode="bilinear", align_corners=False)
-    return resized[0].argmax(0).to(torch.uint8)
+    def unmirrored(self, maps: Tensor) -> Tensor:
+        """Mirror back and swap the logits of left and right classes."""
+        known = class_vocabulary(self.num_classes)
+        assert known is not None, "checked on construction"
+        order = list(range(self.num_classes))
+        for left, right in known["flip_pairs"]:
+            order[left], order[right] = right, left
+        return maps.flip(-1)[:, order]

@@ -140,6 +140,20 @@ def test_what_changes_labels_changes_the_digest(changes: dict[str, Any]) -> None
     assert digest(fields(**changes)) != digest(fields())
 
 
+def test_a_published_spec_is_valid_and_labels_the_same() -> None:
+    spec = parse_spec(
+        values(tasks={"pose": {"checkpoint": "demo"}, "embedding": {"checkpoint": "demo"}})
+    )
+    weights = {"pose": "0" * 64, "embedding": "1" * 64}
+    again = parse_spec(spec.public_dict())
+    assert again.digest_fields(weights) == spec.digest_fields(weights)
+
+
+def test_a_setting_of_another_task_is_refused() -> None:
+    with pytest.raises(SpecError, match=r"tasks\.pose\.pooling: only `embedding` has it"):
+        parse_spec(values(tasks={"pose": {"checkpoint": "demo", "pooling": "patches"}}))
+
+
 def test_other_weights_change_the_digest() -> None:
     spec = parse_spec(values())
     one, two = spec.digest_fields({"pose": "0" * 64}), spec.digest_fields({"pose": "f" * 64})

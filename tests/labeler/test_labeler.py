@@ -8,7 +8,7 @@ import torch
 
 from sapiens_batch.errors import SpecError, WeightsError
 from sapiens_batch.images.geometry import crop_map, letterbox, stretch_map
-from sapiens_batch.job.spec import TaskSpec
+from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.labeler import Labeler, describe
 from sapiens_batch.records import Region, TaskLabels, TaskName, ViewBatch, ViewKind, ViewSpec
 
@@ -122,8 +122,8 @@ def test_a_device_that_is_not_there_is_refused(device: str) -> None:
 
 
 def test_a_task_that_is_not_there_is_refused() -> None:
-    with pytest.raises(SpecError, match=r"tasks\.depth"):
-        describe({"depth": TaskSpec(checkpoint="demo")})
+    with pytest.raises(SpecError, match=r"tasks\.gaze"):
+        describe({"gaze": TaskSpec(checkpoint="demo")})
 
 
 def test_a_checkpoint_that_is_not_there_is_refused() -> None:

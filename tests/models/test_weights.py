@@ -14,8 +14,10 @@ from safetensors.torch import save_file
 
 from sapiens_batch.errors import WeightsError
 from sapiens_batch.models.configs import SAPIENS2_ENCODERS, HeadConfig
+from sapiens_batch.models.demo import demo_tensors
 from sapiens_batch.models.encoder import Encoder
 from sapiens_batch.models.heads import Head
+from sapiens_batch.models.layers import rope_periods
 from sapiens_batch.models.shapes import infer_config
 from sapiens_batch.models.weights import (
     check_shapes,
@@ -32,11 +34,16 @@ Save = Callable[..., Path]
 @pytest.fixture
 def tensors() -> Tensors:
     """A tiny seg model in the released layout: demo weights under their file names."""
-    checkpoint = resolve_checkpoint("demo", head="seg")
-    encoder = load_encoder(checkpoint, rope_dtype="float32", device=CPU, dtype=torch.float32)
-    head = load_head(checkpoint, device=CPU, dtype=torch.float32)
-    named = {f"backbone.{name}": tensor for name, tensor in encoder.state_dict().items()}
-    return named | {f"decode_head.{name}": tensor for name, tensor in head.state_dict().items()}
+    config = resolve_checkpoint("demo", head="seg").config
+    with torch.device("meta"):
+        modules = {"backbone": Encoder(config.encoder), "decode_head": Head(config.head)}
+    named: Tensors = {}
+    for prefix, module in modules.items():
+        shapes = {name: tuple(value.shape) for name, value in module.state_dict().items()}
+        drawn = demo_tensors(shapes, None if prefix == "backbone" else "seg")
+        named |= {f"{prefix}.{name}": value for name, value in drawn.items()}
+    named["backbone.rope_embed.periods"] = rope_periods(16)
+    return named
 
 
 @pytest.fixture
@@ -85,11 +92,15 @@ def test_an_image_size_that_is_not_whole_patches_is_refused(
 def test_loading_gives_the_very_tensors_of_the_file(tensors: Tensors, save: Save) -> None:
     checkpoint = resolve_checkpoint(str(save(tensors)))
     head = load_head(checkpoint, device=CPU, dtype=torch.float32)
+    for name, tensor in head.state_dict().items():
+        assert torch.equal(tensor, tensors[f"decode_head.{name}"])
     encoder = load_encoder(checkpoint, rope_dtype="float32", device=CPU, dtype=torch.float32)
-    loaded = {f"backbone.{name}": tensor for name, tensor in encoder.state_dict().items()}
-    loaded |= {f"decode_head.{name}": tensor for name, tensor in head.state_dict().items()}
-    assert loaded.keys() == tensors.keys()
-    assert all(torch.equal(loaded[name], tensor) for name, tensor in tensors.items())
+    for name, tensor in encoder.state_dict().items():
+        if ".fused." not in name:
+            assert torch.equal(tensor, tensors[f"backbone.{name}"])
+            continue
+        parts = [tensors[f"backbone.{name}".replace("fused", part)] for part in ("wq", "wk", "wv")]
+        assert torch.equal(tensor, torch.cat(parts))
 
 
 def test_a_file_without_rotary_periods_loads_as_well(tensors: Tensors, save: Save) -> None:
@@ -148,15 +159,21 @@ def test_a_file_that_is_no_safetensors_file_is_named(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("name", ["model.pth", "model.bin", "model.pt"])
-def test_formats_that_can_run_code_are_refused(tmp_path: Path, name: str) -> None:
+def test_pickles_of_the_old_layout_are_refused(tmp_path: Path, name: str) -> None:
     (tmp_path / name).write_bytes(pickle.dumps({}))
-    with pytest.raises(WeightsError, match="can run code"):
+    with pytest.raises(WeightsError, match="opening one runs what is in it"):
         resolve_checkpoint(str(tmp_path / name))
+
+
+def test_a_file_of_another_kind_is_refused_by_its_suffix(tmp_path: Path) -> None:
+    (tmp_path / "model.onnx").write_bytes(b"")
+    with pytest.raises(WeightsError, match="no weights file"):
+        resolve_checkpoint(str(tmp_path / "model.onnx"))
 
 
 def test_other_models_are_refused(save: Save) -> None:
     path = save({"model.embed.weight": torch.zeros(3, 3)})
-    with pytest.raises(WeightsError, match="not a Sapiens2 model"):
+    with pytest.raises(WeightsError, match="not a Sapiens2 or Sapiens v1 model"):
         resolve_checkpoint(str(path))
 
 
@@ -213,6 +230,34 @@ def test_a_checkpoint_whose_file_changed_after_planning_is_refused(
     save(tensors)
     with pytest.raises(WeightsError, match="the job was planned with"):
         load_head(checkpoint, device=CPU, dtype=torch.float32)
+
+
+def test_the_config_beside_the_weights_is_part_of_the_digest(
+    tensors: Tensors, save: Save, tmp_path: Path
+) -> None:
+    save(tensors)
+    plain = resolve_checkpoint(str(tmp_path))
+    (tmp_path / "config.json").write_text(json.dumps({"image_size": [128, 96]}))
+    small = resolve_checkpoint(str(tmp_path))
+    assert small.weights_sha256 == plain.weights_sha256
+    assert small.digest != plain.digest
+
+
+def test_a_cached_hub_model_is_found_offline_at_its_commit(
+    tensors: Tensors, save: Save, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    commit = "0123456789abcdef0123456789abcdef01234567"
+    repo = tmp_path / "cache" / "models--someone--tiny-seg"
+    (repo / "refs").mkdir(parents=True)
+    (repo / "refs" / "main").write_text(commit)
+    (repo / "snapshots" / commit).mkdir(parents=True)
+    save(tensors).rename(repo / "snapshots" / commit / "model.safetensors")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path / "cache"))
+    checkpoint = resolve_checkpoint("someone/tiny-seg")
+    assert checkpoint.revision == commit
+    assert checkpoint.licence == "Sapiens2 License"
+    load_head(checkpoint, device=CPU, dtype=torch.float32)
 
 
 def test_the_demo_has_the_same_weights_everywhere_and_one_encoder_for_all_tasks() -> None:

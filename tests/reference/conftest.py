@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -12,9 +12,9 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from sapiens_batch.job.spec import TaskSpec
+from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.models.configs import RopeDtype
-from sapiens_batch.models.encoder import Encoding
+from sapiens_batch.models.encoder import Encoding, Stage
 from sapiens_batch.models.heads import HeadOutput
 from sapiens_batch.models.weights import (
     Checkpoint,
@@ -40,7 +40,7 @@ class Golden:
         return TaskSpec(checkpoint=self.checkpoint.id, **settings)
 
     def encode(
-        self, pixels: Tensor, *, rope_dtype: RopeDtype = "float32", stages: tuple[int, ...] = ()
+        self, pixels: Tensor, *, rope_dtype: RopeDtype = "float32", stages: Collection[Stage] = ()
     ) -> Encoding:
         encoder = load_encoder(
             self.checkpoint,

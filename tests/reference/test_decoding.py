@@ -2,9 +2,10 @@
 
 Deliberate differences: a keypoint without a positive peak is missing here, while both references
 give a position near the corner of the crop. A positive peak whose surroundings are so negative that
-nothing positive is left after smoothing keeps its pixel here and in the port, while the original
-divides by the negative rest and fits the inverted map. Normals have unit length on the stored
-frame, while both references resize unit normals to the source and leave them shorter there.
+nothing positive is left after smoothing keeps its pixel in the port, while the original divides by
+the negative rest and fits the inverted map; `preprocess` says whom to follow. Normals have unit
+length on the stored frame, while both references resize unit normals to the source and leave them
+shorter there.
 """
 
 from __future__ import annotations
@@ -20,9 +21,10 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from sapiens_batch.images.geometry import crop_map, letterbox, stretch_map
-from sapiens_batch.records import Affine, Array, Region, ViewBatch, ViewSpec
+from sapiens_batch.records import Affine, Array, Preprocess, Region, ViewBatch, ViewSpec
 from sapiens_batch.tasks.base import Task
 from sapiens_batch.tasks.heatmaps import decode_heatmaps
+from sapiens_batch.tasks.matting import MattingTask
 from sapiens_batch.tasks.normal import NormalTask
 from sapiens_batch.tasks.pointmap import PointmapTask
 from sapiens_batch.tasks.pose import PoseTask
@@ -131,7 +133,7 @@ def test_well_posed_heatmaps_decode_as_in_the_port(shared: Path) -> None:
 
 def test_stable_heatmaps_decode_as_in_the_original_code(shared: Path) -> None:
     case = load_file(shared / "golden_original" / "decode_udp" / "expected.safetensors")
-    positions, _ = decode_heatmaps(case["heatmaps"][None])
+    positions, _ = decode_heatmaps(case["heatmaps"][None], like=Preprocess.ORIGINAL)
     # the original scales heatmap pixels to the crop by 192/47 and 256/63
     found = positions[0].numpy() * np.array([192 / 47, 256 / 63])
     comparable = (case["stable"].bool() & (case["scores"] > 0)).numpy()
@@ -200,10 +202,31 @@ def test_metric_points_resized_to_the_photo_equal_the_ports(
     np.testing.assert_allclose(labels.columns["pointmap_scale"], scales, rtol=1e-4, atol=1e-4)
 
 
+def test_foreground_and_alpha_equal_the_ports(
+    golden: LoadGolden, pixels: dict[str, Tensor]
+) -> None:
+    case = golden("matting")
+    task = MattingTask(case.spec(dtype="float32"), case.checkpoint)
+    maps = [stretch_map(size, VIEW) for size in case.sizes]
+    views = batch(task.view_spec, maps, [WHOLE] * len(maps), case.sizes)
+    outputs = case.outputs(pixels["stretch"])
+    foreground, alpha = outputs.head.maps.split([3, 1], dim=1)
+    bound = {"rtol": 1e-4, "atol": 1e-4}
+    torch.testing.assert_close(foreground, case.expected["foregrounds"], **bound)
+    torch.testing.assert_close(alpha, case.expected["alphas"], **bound)
+    labels = task.decode(outputs, views)
+    for frame, row in zip(labels.frames, labels.array, strict=True):
+        stored = torch.tensor(row[:, : frame.height, : frame.width])
+        assert stored.isfinite().all()
+        assert stored.min() >= 0
+        assert stored.max() <= 1
+
+
 def test_the_original_demos_keypoints_come_out_of_its_own_crop(original: LoadGolden) -> None:
     """Photo and box of the original's demo, flip test on, rotary embedding in bfloat16."""
     case = original("sapiens2_pose")
-    task = PoseTask(case.spec(flip_test=True, rope_dtype="bfloat16"), case.checkpoint)
+    spec = case.spec(flip_test=True, rope_dtype="bfloat16", preprocess="original")
+    task = PoseTask(spec, case.checkpoint)
     photo = case.expected["photo_input"]
     plain = case.outputs(photo, rope_dtype="bfloat16")
     mirrored = case.outputs(photo.flip(-1), rope_dtype="bfloat16")
@@ -212,13 +235,15 @@ def test_the_original_demos_keypoints_come_out_of_its_own_crop(original: LoadGol
     torch.testing.assert_close(merged.maps, heatmaps, rtol=2e-2, atol=2e-2)
 
     left, top, right, bottom = case.expected["photo_box_xyxy"].tolist()
-    spec = replace(task.view_spec, height=48, width=32)
+    small = replace(task.view_spec, height=48, width=32)
     crop = crop_map((left, top, right - left, bottom - top), (48, 32))
-    views = batch(spec, [crop], [Region(0, 0, 48, 32)], [(425, 640)])
+    views = batch(small, [crop], [Region(0, 0, 48, 32)], [(425, 640)])
     labels = task.decode(replace(plain, head=replace(merged, maps=heatmaps)), views)
+    stable = case.expected["photo_stable"].bool().numpy()
+    stable &= (case.expected["photo_scores"] > 0).numpy()
     lonely = (smoothed(heatmaps).amax((-2, -1)) <= 0)[0].numpy()
-    stable = case.expected["photo_stable"].bool().numpy() & ~lonely
-    assert stable.sum() > 240
+    assert (lonely & stable).sum() > 10
+    assert stable.sum() > 250
     found = labels.columns["keypoints"][0][stable]
     off = np.abs(found - case.expected["photo_keypoints"].numpy()[stable]) / crop.scale_x
     assert off.max() < 0.02, "crop pixels; stable means: moves less than this under 1e-5 noise"

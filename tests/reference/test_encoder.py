@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from torch import Tensor
 
 from sapiens_batch.models.configs import RopeDtype
+from sapiens_batch.models.encoder import Stage
 from sapiens_batch.models.layers import RotaryEmbedding
 from tests.reference.conftest import LoadGolden
 
@@ -37,12 +38,34 @@ def test_intermediate_stages_equal_the_ports_normalised_features(
     golden: LoadGolden, pixels: dict[str, Tensor]
 ) -> None:
     case = golden("pretrain")
-    encoding = case.encode(pixels["stretch"], stages=(4, 12, 18))
+    asked = [Stage(layer) for layer in (4, 12, 18)]
+    encoding = case.encode(pixels["stretch"], stages=asked)
     for stage, tokens in encoding.stages.items():
-        expected = case.expected[f"feature_stage{stage}"]
+        expected = case.expected[f"feature_stage{stage.layer}"]
         torch.testing.assert_close(encoding.feature_map(tokens), expected, **TOLERANCE)
-        torch.testing.assert_close(tokens[:, 0], case.expected[f"cls_stage{stage}"], **TOLERANCE)
-    assert sorted(encoding.stages) == [4, 12, 18]
+        cls = case.expected[f"cls_stage{stage.layer}"]
+        torch.testing.assert_close(tokens[:, 0], cls, **TOLERANCE)
+    assert list(encoding.stages) == asked
+
+
+@pytest.mark.parametrize(
+    ("rope_dtype", "variant", "bound"),
+    [("float32", "fp32rope", 1e-4), ("bfloat16", "bf16rope", 2e-2)],
+)
+def test_stages_before_the_norm_equal_the_original_codes_blocks(
+    original: LoadGolden,
+    original_inputs: dict[str, Tensor],
+    rope_dtype: RopeDtype,
+    variant: str,
+    bound: float,
+) -> None:
+    case = original("sapiens2_encoder")
+    asked = [Stage(layer, normalised=False) for layer in (8, 9, 10, 17)]
+    encoding = case.encode(original_inputs["x_128x96"], rope_dtype=rope_dtype, stages=asked)
+    for stage, tokens in encoding.stages.items():
+        expected = case.expected[f"block{stage.layer - 1}_{variant}"]
+        scale = expected.abs().mean().item()
+        torch.testing.assert_close(tokens, expected, rtol=bound, atol=bound * max(1, scale))
 
 
 @pytest.mark.parametrize(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from sapiens_batch.job.spec import TaskSpec
+from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.models.encoder import Encoding
 from sapiens_batch.models.weights import resolve_checkpoint
 from sapiens_batch.tasks.base import Outputs
@@ -26,3 +26,18 @@ def test_the_raw_vector_comes_beside_the_unit_vector_where_asked(make_views: Mak
     labels = task.decode(Outputs(Encoding(tokens, (16, 12)), None), views)
     np.testing.assert_allclose(labels.columns["embedding"][0, :3], [0.6, -0.8, 0], atol=1e-7)
     np.testing.assert_allclose(labels.columns["embedding_raw"][0, :3], [3, -4, 0])
+
+
+def test_patches_are_pooled_beside_the_class_token_where_asked(make_views: MakeViews) -> None:
+    spec = TaskSpec(checkpoint="demo", pooling="both", raw=True)
+    task = EmbeddingTask(spec, resolve_checkpoint("demo"))
+    tokens = torch.zeros(1, 201, 48)
+    tokens[0, 1:9] = 100  # storage tokens do not count
+    tokens[0, 9::2, 0] = 2.0  # 96 of 192 patches
+    views = make_views(task.view_spec, [(10, 20)])
+    labels = task.decode(Outputs(Encoding(tokens, (16, 12)), None), views)
+    assert list(labels.columns) == [
+        "embedding", "embedding_raw", "embedding_patches", "embedding_patches_raw",
+    ]  # fmt: skip
+    np.testing.assert_allclose(labels.columns["embedding_patches_raw"][0, :2], [1, 0])
+    np.testing.assert_allclose(labels.columns["embedding_patches"][0, :2], [1, 0])

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from sapiens_batch.errors import SpecError
-from sapiens_batch.job.spec import TaskSpec
+from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.models.encoder import Encoding
 from sapiens_batch.models.heads import HeadOutput
 from sapiens_batch.models.weights import resolve_checkpoint

@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from sapiens_batch.errors import SpecError, WeightsError
-from sapiens_batch.job.spec import TaskSpec
+from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.models.encoder import Encoding
 from sapiens_batch.models.heads import HeadOutput
 from sapiens_batch.models.weights import resolve_checkpoint
@@ -57,6 +57,28 @@ def test_more_classes_than_a_byte_holds_are_refused() -> None:
         SegTask(TaskSpec(checkpoint="demo"), checkpoint)
 
 
-def test_a_flip_test_is_refused() -> None:
-    with pytest.raises(SpecError, match=r"tasks\.seg\.flip_test"):
-        SegTask(TaskSpec(checkpoint="demo", flip_test=True), DEMO)
+def test_mirrored_logits_are_flipped_back_and_left_and_right_swapped() -> None:
+    task = SegTask(TaskSpec(checkpoint="demo", flip_test=True), DEMO)
+    mirrored = torch.zeros(1, 29, 256, 192)
+    mirrored[0, 6, 10, 4] = 1  # the left hand of the mirrored person is the right one
+    mirrored[0, 22, 20, 5] = 1  # a torso has no side
+    merged = task.merge_mirrored(HeadOutput(torch.zeros_like(mirrored)), HeadOutput(mirrored))
+    assert merged.maps[0, 15, 10, 187] == 0.5
+    assert merged.maps[0, 22, 20, 186] == 0.5
+    assert merged.maps.sum() == 1
+
+
+def test_a_flip_test_is_refused_where_left_and_right_are_not_known() -> None:
+    head = replace(DEMO.config.head, out_channels=20)
+    checkpoint = replace(DEMO, config=replace(DEMO.config, head=head))
+    with pytest.raises(SpecError, match=r"tasks\.seg\.flip_test: true.* 20 classes"):
+        SegTask(TaskSpec(checkpoint="demo", flip_test=True), checkpoint)
+
+
+def test_first_generation_masks_carry_the_map_to_the_second() -> None:
+    head = replace(DEMO.config.head, out_channels=28)
+    checkpoint = replace(DEMO, config=replace(DEMO.config, head=head))
+    metadata = SegTask(TaskSpec(checkpoint="demo"), checkpoint).schema.metadata
+    # Eyeglass came in at 2, so Face_Neck moved from 2 to 3
+    assert metadata["classes"][2] == "Face_Neck"
+    assert metadata["map_to_v2"]["2"] == 3

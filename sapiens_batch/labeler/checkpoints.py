@@ -1,0 +1,106 @@
+"""From the settings of tasks to their weights: found, identified, and their terms accepted.
+
+Keeps no weights in memory. Nothing is downloaded before the terms of a released repository are
+accepted, and no checkpoint leaves here without; that it was, and where, travels with it into the
+label metadata.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+
+from sapiens_batch.errors import SpecError
+from sapiens_batch.job.task_spec import TaskSpec
+from sapiens_batch.models.licences import (
+    LicenceRecord,
+    accepted_by,
+    licence_named,
+    licence_of_id,
+)
+from sapiens_batch.models.weights import Checkpoint, resolve_checkpoint
+from sapiens_batch.records import TaskName
+from sapiens_batch.tasks import TASKS
+from sapiens_batch.tasks.base import Task
+
+
+def resolve(
+    tasks: Mapping[TaskName, TaskSpec], *, accepted: Collection[str] = ()
+) -> dict[TaskName, Checkpoint]:
+    """Find and identify the weights of each task, without keeping them in memory.
+
+    Args:
+        tasks: Settings by task.
+        accepted: Keys of the licences that the job file accepts; the environment may accept more.
+
+    Raises:
+        SpecError: When a task is not there, or the terms of its weights were not accepted.
+        WeightsError: When a checkpoint cannot be found or read.
+    """
+    checkpoints: dict[TaskName, Checkpoint] = {}
+    for name, spec in tasks.items():
+        task, terms = task_type(name), licence_of_id(spec.checkpoint)
+        if terms is not None:
+            accepted_by(terms, spec.checkpoint, accepted)
+        checkpoint = resolve_checkpoint(spec.checkpoint, spec.revision, head=task.head)
+        record = require_acceptance({spec.checkpoint: checkpoint}, accepted)[spec.checkpoint]
+        checkpoints[name] = replace(checkpoint, accepted_by=record.accepted_by)
+    return checkpoints
+
+
+def require_acceptance(
+    checkpoints: Mapping[str, Checkpoint], accepted: Collection[str]
+) -> dict[str, LicenceRecord]:
+    """Check that somebody accepted the terms of all weights.
+
+    Args:
+        checkpoints: Resolved weights under any names.
+        accepted: Keys of the licences that the job file accepts; the environment may accept more.
+
+    Returns:
+        The terms of each checkpoint, and where they were accepted, under the same names.
+
+    Raises:
+        SpecError: Some were not; shows the terms and how to accept them.
+    """
+    records = {}
+    for name, checkpoint in checkpoints.items():
+        terms = licence_named(checkpoint.licence)
+        if terms is None:
+            records[name] = LicenceRecord(checkpoint.licence, "", "")
+            continue
+        where = accepted_by(terms, checkpoint.id, accepted)
+        records[name] = LicenceRecord(terms.name, terms.url, where)
+    return records
+
+
+def describe(
+    tasks: Mapping[TaskName, TaskSpec],
+    checkpoints: Mapping[TaskName, Checkpoint] | None = None,
+    *,
+    accepted: Collection[str] = (),
+) -> dict[TaskName, Task]:
+    """The tasks with their schemas, views and checkpoints, without weights in memory.
+
+    Args:
+        tasks: Settings by task.
+        checkpoints: Resolved weights by task; resolved here where not given.
+        accepted: As for `resolve`.
+
+    Raises:
+        SpecError: When settings ask for what a task cannot do, or terms were not accepted.
+        WeightsError: When a checkpoint cannot be found or read, or has no head for its task.
+    """
+    resolved = resolve(tasks, accepted=accepted) if checkpoints is None else checkpoints
+    return {name: task_type(name)(spec, resolved[name]) for name, spec in tasks.items()}
+
+
+def task_type(name: TaskName) -> type[Task]:
+    """The class of a task.
+
+    Raises:
+        SpecError: There is no such task.
+    """
+    if name not in TASKS:
+        raise SpecError(f"tasks.{name}: no such task; there are {', '.join(TASKS)}")
+    return TASKS[name]

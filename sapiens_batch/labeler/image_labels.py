@@ -1,0 +1,275 @@
+"""Images in Python's hands: the views that they become, and their labels in source pixels.
+
+For notebooks and tests; a job prepares views in workers instead. Decoding and cutting views is left
+to `images`. A box from which no view can be cut is an error here, not a row with a reason.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+import torch
+from PIL import Image, ImageOps
+from torch.nn import functional as F  # noqa: N812 (the name that torch's own documentation uses)
+
+from sapiens_batch.errors import InputError
+from sapiens_batch.images.decode import decode
+from sapiens_batch.images.pixels import to_rgb
+from sapiens_batch.images.views import make_view
+from sapiens_batch.job.spec import PersonsSpec
+from sapiens_batch.persons.boxes import sort_out, whole_image
+from sapiens_batch.records import (
+    Array,
+    Frame,
+    LabelSchema,
+    Level,
+    TaskLabels,
+    TaskName,
+    View,
+    ViewBatch,
+    ViewSpec,
+)
+from sapiens_batch.tasks.base import Task
+
+ImageInput = bytes | Image.Image | Array
+Boxes = Array | Sequence[Sequence[float]]
+
+
+@dataclass(frozen=True, slots=True)
+class ImageLabels:
+    """All labels of one image.
+
+    Attributes:
+        size: (height, width) of the upright image, px.
+        boxes: (P, 4) float32 COCO xywh of its persons.
+        schemas: What the labels mean, by task.
+        labels: By task: one row for the image, or one for each person.
+    """
+
+    size: tuple[int, int]
+    boxes: Array
+    schemas: Mapping[TaskName, LabelSchema]
+    labels: Mapping[TaskName, TaskLabels]
+
+    def column(self, task: TaskName, name: str) -> Array:
+        """A label column: its value for the image, or (P, ...) values of the persons.
+
+        Raises:
+            KeyError: There is no such task or column.
+        """
+        values = self.labels[task].columns[name]
+        return values if self.schemas[task].level is Level.PERSON else values[0]
+
+    def map(self, task: TaskName, person: int | None = None) -> Array:
+        """A dense label in source pixels.
+
+        Class masks take the nearest frame pixel, numeric maps are bilinear, normals are made unit
+        again. What the frame does not show is fill.
+
+        Args:
+            task: A task with an array.
+            person: Number of the person, for tasks that label persons.
+
+        Returns:
+            (..., height, width) of the source, the other axes as in the schema.
+
+        Raises:
+            KeyError: There is no such task.
+            ValueError: The task has no array, or `person` does not go with its level.
+        """
+        schema, labels = self.schemas[task], self.labels[task]
+        if schema.array is None or labels.array is None:
+            raise ValueError(f"task {task} fills columns only, it has no map")
+        if (person is None) is not (schema.level is Level.IMAGE):
+            raise ValueError(f"task {task} labels one {schema.level}: person is {person}")
+        row = person or 0
+        nearest = schema.array.codec == "zstd"
+        return _in_source(
+            labels.array[row],
+            labels.frames[row],
+            self.size,
+            mode="nearest-exact" if nearest else "bilinear",
+            fill_value=schema.array.fill_value,
+            unit=task == "normal",
+        )
+
+
+def _in_source(
+    values: Array,
+    frame: Frame,
+    size: tuple[int, int],
+    *,
+    mode: Literal["nearest-exact", "bilinear"],
+    fill_value: float,
+    unit: bool,
+) -> Array:
+    """A row resized to the rectangle of the source that its frame shows, fill around it."""
+    shown = values[..., : frame.height, : frame.width]
+    to_source = frame.to_source
+    height = round(to_source.scale_y * frame.height)
+    width = round(to_source.scale_x * frame.width)
+    top = round(to_source.offset_y - (to_source.scale_y - 1) / 2)
+    left = round(to_source.offset_x - (to_source.scale_x - 1) / 2)
+    flat = torch.tensor(shown).reshape(1, -1, frame.height, frame.width)
+    resized = F.interpolate(
+        flat if flat.dtype == torch.uint8 else flat.float(), (height, width), mode=mode
+    )
+    if unit:
+        resized = F.normalize(resized, dim=1)
+    placed = np.full((*values.shape[:-2], *size), fill_value, values.dtype)
+    inside = placed[..., top : top + height, left : left + width]
+    inside[...] = resized.reshape(*values.shape[:-2], height, width).numpy()
+    return placed
+
+
+class Images:
+    """Images with the persons in them.
+
+    Args:
+        images: The images.
+        boxes: COCO xywh for each, or None.
+        persons: Whether an image without given boxes is one person.
+        needs_persons: Tasks that label persons.
+
+    Raises:
+        InputError: Boxes are needed and missing, or of another number than images.
+    """
+
+    def __init__(
+        self,
+        images: Sequence[ImageInput],
+        boxes: Sequence[Boxes | None] | None,
+        *,
+        persons: Literal["given", "whole_image"],
+        needs_persons: Sequence[TaskName],
+    ) -> None:
+        if boxes is None and needs_persons and persons == "given":
+            raise InputError(
+                f"{', '.join(needs_persons)} label persons, but no boxes were given: pass "
+                'boxes, or persons="whole_image" to take each image as one person'
+            )
+        if boxes is not None and len(boxes) != len(images):
+            raise InputError(f"{len(boxes)} lists of boxes for {len(images)} images: give one each")
+        self._images = images
+        self._boxes = boxes
+        self._whole = boxes is None and persons == "whole_image"
+
+    def views(self, specs: Sequence[ViewSpec], start: int, stop: int) -> OpenedImages:
+        """Open images `[start, stop)` and make their views.
+
+        Raises:
+            InputError: An image is none, or no view can be cut from a box.
+            SampleError: An encoded file cannot be decoded.
+        """
+        made: dict[ViewSpec, list[View]] = {spec: [] for spec in specs}
+        sizes: list[tuple[int, int]] = []
+        boxes: list[Array] = []
+        for index, image in enumerate(self._images[start:stop], start=start):
+            pixels = _pixels(image, index)
+            sizes.append((pixels.shape[0], pixels.shape[1]))
+            boxes.append(self._boxes_of(index, sizes[-1]))
+            for spec, views in made.items():
+                if spec.owner is Level.IMAGE:
+                    views.append(make_view(pixels, spec))
+                else:
+                    views += [make_view(pixels, spec, box) for box in boxes[-1]]
+        batches = {spec: _batch(spec, views, sizes, boxes) for spec, views in made.items()}
+        return OpenedImages(tuple(sizes), tuple(boxes), batches)
+
+    def _boxes_of(self, index: int, size: tuple[int, int]) -> Array:
+        if self._whole:
+            return whole_image(size).boxes
+        given = None if self._boxes is None else self._boxes[index]
+        if given is None:
+            return np.empty((0, 4), np.float32)
+        boxes = np.asarray(given, np.float32)
+        found = sort_out(boxes, None, size, PersonsSpec(max_persons=max(1, len(boxes))))
+        if found.refused:
+            raise InputError(f"image {index}: {found.refused[0].problem.message}")
+        return found.boxes
+
+
+@dataclass(frozen=True, slots=True)
+class OpenedImages:
+    """Some images in the form that models take.
+
+    Attributes:
+        sizes: (height, width) of each.
+        boxes: (P, 4) persons of each.
+        batches: Their views, by spec.
+    """
+
+    sizes: tuple[tuple[int, int], ...]
+    boxes: tuple[Array, ...]
+    batches: Mapping[ViewSpec, ViewBatch]
+
+    def split(
+        self, labels: Mapping[TaskName, TaskLabels], tasks: Mapping[TaskName, Task]
+    ) -> list[ImageLabels]:
+        """Labels of all views as labels of each image."""
+        schemas = {name: task.schema for name, task in tasks.items()}
+        first = np.cumsum([0, *(len(boxes) for boxes in self.boxes)]).tolist()
+        return [
+            ImageLabels(
+                size,
+                boxes,
+                schemas,
+                {
+                    name: _rows(made, index, index + 1)
+                    if schemas[name].level is Level.IMAGE
+                    else _rows(made, first[index], first[index + 1])
+                    for name, made in labels.items()
+                },
+            )
+            for index, (size, boxes) in enumerate(zip(self.sizes, self.boxes, strict=True))
+        ]
+
+
+def _rows(labels: TaskLabels, start: int, stop: int) -> TaskLabels:
+    return TaskLabels(
+        {name: values[start:stop] for name, values in labels.columns.items()},
+        None if labels.array is None else labels.array[start:stop],
+        labels.frames[start:stop],
+        labels.problems[start:stop],
+    )
+
+
+def _batch(
+    spec: ViewSpec,
+    views: Sequence[View],
+    sizes: Sequence[tuple[int, int]],
+    boxes: Sequence[Array],
+) -> ViewBatch:
+    per_image: Callable[[Array], int] = len if spec.owner is Level.PERSON else lambda _: 1
+    owners = [
+        size
+        for size, of_image in zip(sizes, boxes, strict=True)
+        for _ in range(per_image(of_image))
+    ]
+    empty = np.empty((0, spec.height, spec.width, 3), np.uint8)
+    return ViewBatch(
+        spec,
+        np.stack([view.canvas for view in views]) if views else empty,
+        tuple(view.to_source for view in views),
+        tuple(view.content for view in views),
+        tuple(owners),
+        tuple(range(len(views))),
+    )
+
+
+def _pixels(image: ImageInput, index: int) -> Array:
+    """(H, W, 3) uint8 RGB, upright."""
+    if isinstance(image, bytes):
+        return decode(image).pixels
+    if isinstance(image, Image.Image):
+        return to_rgb(ImageOps.exif_transpose(image))[0]
+    pixels = np.repeat(image[..., None], 3, axis=2) if image.ndim == 2 else image
+    if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or not pixels.size:
+        raise InputError(
+            f"image {index} is an array of {image.dtype} {image.shape}: give uint8 (H, W, 3) RGB "
+            "or (H, W) grey"
+        )
+    return np.ascontiguousarray(pixels)

@@ -1,0 +1,63 @@
+"""Weights of tasks, and the terms that come with them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from sapiens_batch.errors import SpecError
+from sapiens_batch.job.task_spec import TaskSpec
+from sapiens_batch.labeler import Labeler, describe, require_acceptance, resolve
+from sapiens_batch.models.licences import ACCEPT_VARIABLE
+
+
+@pytest.fixture(autouse=True)
+def _nothing_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv(ACCEPT_VARIABLE, raising=False)
+
+
+@pytest.fixture
+def tasks(shared: Path) -> dict[str, TaskSpec]:
+    return {"pose": TaskSpec(checkpoint=str(shared / "golden" / "pose"))}
+
+
+def test_released_weights_are_not_even_looked_for_before_their_terms_are_accepted() -> None:
+    with pytest.raises(SpecError, match="Sapiens2 License"):
+        resolve({"pose": TaskSpec(checkpoint="facebook/sapiens2-pose-0.4b")})
+
+
+def test_a_local_file_in_the_released_layout_comes_under_the_same_terms(
+    tasks: dict[str, TaskSpec],
+) -> None:
+    with pytest.raises(SpecError, match="accept_licences"):
+        describe(tasks)
+    with pytest.raises(SpecError, match="accept_licences"):
+        Labeler.load(tasks)
+
+
+def test_acceptance_is_recorded_in_the_label_metadata(tasks: dict[str, TaskSpec]) -> None:
+    metadata = describe(tasks, accepted=["sapiens2"])["pose"].schema.metadata
+    assert metadata["licence"] == "Sapiens2 License"
+    assert metadata["licence_accepted_by"] == "accept_licences"
+
+
+def test_weights_resolved_once_need_no_second_acceptance(tasks: dict[str, TaskSpec]) -> None:
+    checkpoints = resolve(tasks, accepted=["sapiens2"])
+    labeler = Labeler.load(tasks, checkpoints=checkpoints, device="cpu")
+    assert labeler.schemas["pose"].metadata["licence_accepted_by"] == "accept_licences"
+
+
+def test_the_demo_has_no_terms() -> None:
+    checkpoints = resolve({"pose": TaskSpec(checkpoint="demo")})
+    record = require_acceptance(checkpoints, [])["pose"]
+    assert (record.url, record.accepted_by) == ("", "")
+
+
+def test_records_name_terms_and_where_they_were_accepted(
+    tasks: dict[str, TaskSpec], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(ACCEPT_VARIABLE, "sapiens2")
+    records = require_acceptance(resolve(tasks), [])
+    assert records["pose"].accepted_by == ACCEPT_VARIABLE
+    assert records["pose"].url.startswith("https://")
