@@ -25,8 +25,8 @@ def test_the_list_names_sizes_memory_and_licences() -> None:
     assert 20 < seg["file_gb"] < 21
 
 
-def test_a_check_says_what_a_file_is(shared: Path) -> None:
-    done = RUN.invoke(app, ["models", "check", str(shared / "golden" / "normal"), "--json"])
+def test_a_check_says_what_a_file_is(references: Path) -> None:
+    done = RUN.invoke(app, ["models", "check", str(references / "port" / "normal"), "--json"])
     facts = json.loads(done.output)
     assert (facts["head"], facts["outputs"], facts["image_size"]) == ("normal", 3, [128, 96])
     assert len(facts["digest"]) == 64

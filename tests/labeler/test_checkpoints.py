@@ -18,8 +18,8 @@ def _nothing_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.fixture
-def tasks(shared: Path) -> dict[str, TaskSpec]:
-    return {"pose": TaskSpec(checkpoint=str(shared / "golden" / "pose"))}
+def tasks(references: Path) -> dict[str, TaskSpec]:
+    return {"pose": TaskSpec(checkpoint=str(references / "port" / "pose"))}
 
 
 def test_released_weights_are_not_even_looked_for_before_their_terms_are_accepted() -> None:

@@ -66,9 +66,9 @@ LoadGolden = Callable[[str], Golden]
 
 
 @pytest.fixture
-def golden(shared: Path) -> LoadGolden:
+def golden(references: Path) -> LoadGolden:
     """Cases of the transformers port, by name."""
-    root = shared / "golden"
+    root = references / "port"
     inputs = json.loads((root / "inputs.json").read_text())
     boxes = [(photo, box) for photo, given in enumerate(inputs["boxes_xywh"]) for box in given]
     sizes = [(height, width) for height, width in inputs["sizes_hw"]]
@@ -81,15 +81,15 @@ def golden(shared: Path) -> LoadGolden:
 
 
 @pytest.fixture
-def pixels(shared: Path) -> dict[str, Tensor]:
+def pixels(references: Path) -> dict[str, Tensor]:
     """The port's own pixel values: stretch, letterbox, crops."""
-    return load_file(shared / "golden" / "preprocess.safetensors")
+    return load_file(references / "port" / "preprocess.safetensors")
 
 
 @pytest.fixture
-def original(shared: Path) -> LoadGolden:
+def original(references: Path) -> LoadGolden:
     """Cases of the original code, by name."""
-    root = shared / "golden_original"
+    root = references / "original"
 
     def load(name: str) -> Golden:
         checkpoint = resolve_checkpoint(str(root / name / "weights.safetensors"))
@@ -99,7 +99,7 @@ def original(shared: Path) -> LoadGolden:
 
 
 @pytest.fixture
-def original_inputs(shared: Path) -> dict[str, Tensor]:
+def original_inputs(references: Path) -> dict[str, Tensor]:
     """Model inputs of the original code's cases."""
-    stored = load_file(shared / "golden_original" / "inputs" / "inputs.safetensors")
+    stored = load_file(references / "original" / "inputs" / "inputs.safetensors")
     return {name: values.float() / 32 for name, values in stored.items()}

@@ -114,9 +114,9 @@ def test_the_flip_test_gives_the_ports_averaged_keypoints(
     np.testing.assert_allclose(labels.columns["keypoints"][sure], expected[sure], atol=0.01)
 
 
-def test_well_posed_heatmaps_decode_as_in_the_port(shared: Path) -> None:
+def test_well_posed_heatmaps_decode_as_in_the_port(references: Path) -> None:
     """Rows 60 to 62 are flat, negative or constant: their position is not defined by the map."""
-    case = load_file(shared / "golden" / "keypoint_decoding.safetensors")
+    case = load_file(references / "port" / "keypoint_decoding.safetensors")
     heatmaps = case["heatmaps"]
     positions, scores = decode_heatmaps(heatmaps)
     box = case["box_xywh"][0].numpy()
@@ -131,8 +131,8 @@ def test_well_posed_heatmaps_decode_as_in_the_port(shared: Path) -> None:
     assert scores[0, 61] == case["scores"][61]
 
 
-def test_stable_heatmaps_decode_as_in_the_original_code(shared: Path) -> None:
-    case = load_file(shared / "golden_original" / "decode_udp" / "expected.safetensors")
+def test_stable_heatmaps_decode_as_in_the_original_code(references: Path) -> None:
+    case = load_file(references / "original" / "decode_udp" / "expected.safetensors")
     positions, _ = decode_heatmaps(case["heatmaps"][None], like=Preprocess.ORIGINAL)
     # the original scales heatmap pixels to the crop by 192/47 and 256/63
     found = positions[0].numpy() * np.array([192 / 47, 256 / 63])

@@ -95,8 +95,10 @@ def test_the_window_tokenizer_equals_the_original_code(
 
 
 @pytest.mark.parametrize("head_dim", [64, 76, 80])
-def test_bfloat16_rotary_tables_equal_the_original_bit_for_bit(shared: Path, head_dim: int) -> None:
-    tables = load_file(shared / "golden_original" / "sapiens2_rope_tables" / "expected.safetensors")
+def test_bfloat16_rotary_tables_equal_the_original_bit_for_bit(
+    references: Path, head_dim: int
+) -> None:
+    tables = load_file(references / "original" / "sapiens2_rope_tables" / "expected.safetensors")
     rope = RotaryEmbedding(head_dim, dtype="bfloat16")
     rope.periods.copy_(tables[f"d{head_dim}_periods_fp32"])
     sin, cos = rope((64, 48))
@@ -106,8 +108,8 @@ def test_bfloat16_rotary_tables_equal_the_original_bit_for_bit(shared: Path, hea
 
 
 @pytest.mark.parametrize("head_dim", [64, 76, 80])
-def test_float32_rotary_tables_equal_the_original(shared: Path, head_dim: int) -> None:
-    tables = load_file(shared / "golden_original" / "sapiens2_rope_tables" / "expected.safetensors")
+def test_float32_rotary_tables_equal_the_original(references: Path, head_dim: int) -> None:
+    tables = load_file(references / "original" / "sapiens2_rope_tables" / "expected.safetensors")
     sin, cos = RotaryEmbedding(head_dim, dtype="float32")((64, 48))
     index = tables["token_index_64x48"]
     torch.testing.assert_close(sin[index], tables[f"d{head_dim}_sin_fp32_64x48"], **TOLERANCE)

@@ -13,6 +13,7 @@ from safetensors.numpy import load_file
 from sapiens_batch.images.decode import decode
 from sapiens_batch.images.views import make_view
 from sapiens_batch.records import Array, Preprocess, ViewKind, ViewSpec
+from sapiens_batch.samples.build import PHOTOS
 
 SIZE = (128, 96)
 MEAN = 255 * np.array([0.485, 0.456, 0.406], np.float32)
@@ -20,34 +21,32 @@ STD = 255 * np.array([0.229, 0.224, 0.225], np.float32)
 
 
 @pytest.fixture(scope="module")
-def port(shared: Path) -> dict[str, Array]:
+def port(references: Path) -> dict[str, Array]:
     """The port's pixel values as (N, H, W, 3) float32 grey levels."""
-    tensors = load_file(shared / "golden" / "preprocess.safetensors")
+    tensors = load_file(references / "port" / "preprocess.safetensors")
     return {name: value.transpose(0, 2, 3, 1) * STD + MEAN for name, value in tensors.items()}
 
 
 @pytest.fixture(scope="module")
-def inputs(shared: Path) -> dict[str, Any]:
-    return dict(json.loads((shared / "golden" / "inputs.json").read_text()))
+def inputs(references: Path) -> dict[str, Any]:
+    return dict(json.loads((references / "port" / "inputs.json").read_text()))
 
 
-def photo(shared: Path, name: str) -> Array:
-    return decode((shared / "samples" / name).read_bytes()).pixels
+def photo(name: str) -> Array:
+    return decode((PHOTOS / name).read_bytes()).pixels
 
 
 @pytest.mark.parametrize("kind", [ViewKind.STRETCH, ViewKind.LETTERBOX])
 def test_resized_views_equal_the_ports(
-    kind: ViewKind, shared: Path, port: dict[str, Array], inputs: dict[str, Any]
+    kind: ViewKind, port: dict[str, Array], inputs: dict[str, Any]
 ) -> None:
     for name, expected in zip(inputs["files"], port[kind], strict=True):
-        difference = np.abs(make_view(photo(shared, name), ViewSpec(kind, *SIZE)).canvas - expected)
+        difference = np.abs(make_view(photo(name), ViewSpec(kind, *SIZE)).canvas - expected)
         assert difference.mean() <= 0.01
         assert difference.max() <= 1.001
 
 
-def test_crops_equal_the_ports(
-    shared: Path, port: dict[str, Array], inputs: dict[str, Any]
-) -> None:
+def test_crops_equal_the_ports(port: dict[str, Array], inputs: dict[str, Any]) -> None:
     boxes = [
         (name, box)
         for name, of_photo in zip(inputs["files"], inputs["boxes_xywh"], strict=True)
@@ -55,32 +54,32 @@ def test_crops_equal_the_ports(
     ]
     for (name, box), expected in zip(boxes, port["crops"], strict=True):
         spec = ViewSpec(ViewKind.CROP, *SIZE)
-        canvas = make_view(photo(shared, name), spec, np.array(box, np.float32)).canvas
+        canvas = make_view(photo(name), spec, np.array(box, np.float32)).canvas
         comparable = (expected >= 0) & (expected <= 255)
         assert (np.abs(canvas - expected)[comparable] <= 0.51).mean() >= 0.999
 
 
 @pytest.mark.parametrize("name", ["down", "up", "outside", "up_outside"])
-def test_crops_equal_the_originals(name: str, shared: Path) -> None:
-    folder = shared / "golden_original" / "crop_udp"
+def test_crops_equal_the_originals(name: str, references: Path) -> None:
+    folder = references / "original" / "crop_udp"
     expected = load_file(folder / "expected.safetensors")[f"crop_{name}"]
-    canvas = original_crop(shared, name, variant="")
+    canvas = original_crop(references, name, variant="")
     assert (np.abs(canvas.astype(int) - expected) <= 1).mean() >= 0.999
 
 
-def test_first_generation_crops_stay_bilinear_where_they_enlarge(shared: Path) -> None:
-    folder = shared / "golden_original" / "crop_udp"
+def test_first_generation_crops_stay_bilinear_where_they_enlarge(references: Path) -> None:
+    folder = references / "original" / "crop_udp"
     expected = load_file(folder / "expected.safetensors")["crop_v1_up"]
-    canvas = original_crop(shared, "up", variant="v1")
+    canvas = original_crop(references, "up", variant="v1")
     assert (np.abs(canvas.astype(int) - expected) <= 1).mean() >= 0.999
 
 
-def original_crop(shared: Path, name: str, *, variant: str) -> Array:
-    case = json.loads((shared / "golden_original" / "crop_udp" / "case.json").read_text())
+def original_crop(references: Path, name: str, *, variant: str) -> Array:
+    case = json.loads((references / "original" / "crop_udp" / "case.json").read_text())
     left, top, right, bottom = case["boxes"][name]["box_xyxy"]
     box = np.array([left, top, right - left, bottom - top], np.float32)
     spec = ViewSpec(ViewKind.CROP, *SIZE, Preprocess.ORIGINAL, variant)
-    return make_view(photo(shared, case["photo"]), spec, box).canvas
+    return make_view(photo(case["photo"]), spec, box).canvas
 
 
 @pytest.mark.parametrize(
@@ -88,17 +87,17 @@ def original_crop(shared: Path, name: str, *, variant: str) -> Array:
     [("seg", ViewKind.STRETCH, "seg"), ("normal", ViewKind.LETTERBOX, "")],
 )
 def test_resized_views_equal_the_originals(
-    task: str, kind: ViewKind, variant: str, shared: Path
+    task: str, kind: ViewKind, variant: str, references: Path
 ) -> None:
-    folder = shared / "golden_original" / "dense_preprocess"
+    folder = references / "original" / "dense_preprocess"
     expected = load_file(folder / "expected.safetensors")
     regions = json.loads((folder / "case.json").read_text())["regions_of_portraits_rows_columns"]
-    portraits = photo(shared, "portraits.jpg")
+    portraits = photo("portraits.jpg")
     images = {
         f"portraits_{name}": portraits[top:bottom, left:right]
         for name, (top, bottom, left, right) in regions.items()
     }
-    images["astronaut_photo"] = photo(shared, "astronaut.jpg")
+    images["astronaut_photo"] = photo("astronaut.jpg")
     spec = ViewSpec(kind, *SIZE, Preprocess.ORIGINAL, variant)
     for name, image in images.items():
         canvas = make_view(image, spec).canvas

@@ -24,8 +24,8 @@ HEADS: list[tuple[HeadKind, int]] = [("pose", 2), ("seg", 0), ("normal", 2), ("d
 
 
 @pytest.fixture
-def folder(shared: Path) -> Path:
-    return shared / "golden_original"
+def folder(references: Path) -> Path:
+    return references / "original"
 
 
 def resolved(
