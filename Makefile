@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 
-.PHONY: quickstart test lint clean
+.PHONY: quickstart test lint chaos soak clean
 
 quickstart: .venv-run/ready
 	.venv-run/bin/sapiens-batch run jobs/quickstart.yaml
@@ -16,6 +16,14 @@ lint: .venv/ready
 	.venv/bin/mypy
 	.venv/bin/lint-imports
 	.venv/bin/python scripts/generate_schemas.py --check
+
+# Every fault at every point, on local disk and on SeaweedFS, as a table; takes a quarter of an hour.
+chaos: .venv/ready
+	.venv/bin/python -m tests.chaos.matrix local weed
+
+# Twenty processes of one job killed at random.
+soak: .venv/ready
+	.venv/bin/python -m tests.chaos.soak 20
 
 .venv-run/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-run

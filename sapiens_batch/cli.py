@@ -9,8 +9,9 @@ from __future__ import annotations
 import json
 import sys
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any, NoReturn
 
 import typer
 from rich.console import Console
@@ -18,11 +19,15 @@ from rich.markup import escape
 from rich.table import Table
 
 from sapiens_batch import __version__
+from sapiens_batch.commands import curate, models, search
+from sapiens_batch.commands.export import export
+from sapiens_batch.commands.preview import compare, preview, report
+from sapiens_batch.commands.verify import errors, gc, verify
 from sapiens_batch.errors import SapiensBatchError
-from sapiens_batch.job.spec import load_spec
+from sapiens_batch.job.spec_file import load_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Callable, Mapping
 
     from sapiens_batch.job.receipt import Counts
     from sapiens_batch.pipeline.progress import Reporter
@@ -35,6 +40,16 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     add_completion=False,
 )
+
+app.add_typer(models.app, name="models")
+app.add_typer(search.app, name="search")
+app.command()(verify)
+app.command()(gc)
+app.command()(errors)
+app.command()(preview)
+app.command()(compare)
+app.command()(report)
+app.command()(curate.curate)
 
 SpecPath = Annotated[Path, typer.Argument(metavar="SPEC", help="The job file (YAML).")]
 Overrides = Annotated[
@@ -54,13 +69,55 @@ def main() -> None:
 
 
 @app.command()
-def run(spec: SpecPath, overrides: Overrides = None, as_json: AsJson = False) -> None:
+def run(
+    spec: SpecPath,
+    overrides: Overrides = None,
+    part: Annotated[
+        str | None,
+        typer.Option(
+            "--partition",
+            metavar="I/N",
+            help="Work on part I of N of the shards only, so that N drivers share the job.",
+        ),
+    ] = None,
+    as_json: AsJson = False,
+) -> None:
     """Run a job, or resume it: the same command continues where it stopped."""
+    from sapiens_batch.pipeline.partition import WHOLE, Partition
     from sapiens_batch.pipeline.run import run_job
 
+    partition = WHOLE if part is None else Partition.parse(part)
+    work = partial(run_job, load_spec(spec, overrides or ()), partition=partition)
+    _finish(work, as_json)
+
+
+@app.command()
+def retry(
+    spec: SpecPath,
+    reasons: Annotated[
+        str,
+        typer.Option("--reason", help="Reasons, separated by commas; `decode` means all of them."),
+    ],
+    sample_keys: Annotated[
+        list[str] | None, typer.Option("--key", help="Only the samples with these keys.")
+    ] = None,
+    overrides: Overrides = None,
+    as_json: AsJson = False,
+) -> None:
+    """Label quarantined samples again, after what kept them from being labeled is mended."""
+    from sapiens_batch.pipeline.retry import retry_job
+
+    wanted = [reason for part in reasons.split(",") if (reason := part.strip())]
+    loaded = load_spec(spec, overrides or ())
+    work = partial(retry_job, loaded, reasons=wanted, sample_keys=sample_keys)
+    _finish(work, as_json)
+
+
+def _finish(work: Callable[[Reporter], JobSummary], as_json: bool) -> NoReturn:
+    """Do a job's work, show how it ended, and exit."""
     reporter = _reporter(as_json)
     try:
-        summary = run_job(load_spec(spec, overrides or ()), reporter)
+        summary = work(reporter)
     finally:
         reporter.close()
     if as_json:
@@ -125,6 +182,9 @@ def version() -> None:
     print(__version__)
 
 
+app.command()(export)
+
+
 def _reporter(as_json: bool) -> Reporter:
     from sapiens_batch.pipeline.progress import JsonReporter, LogReporter, TerminalReporter
 
@@ -156,8 +216,11 @@ def _show_summary(summary: JobSummary) -> None:
     if summary.demo:
         console.print("[yellow]demo weights: these labels are random and mean nothing[/]")
     if summary.over_budget:
-        console.print("[red]more samples are quarantined than the job file allows[/]")
-    if not summary.complete:
+        console.print(
+            "[red]more samples are quarantined than the job file allows: look at `errors`, then "
+            "mend them or raise the budget and run again[/]"
+        )
+    elif not summary.complete:
         why = f"stopped by {summary.stopped}" if summary.stopped else "some chunks keep failing"
         console.print(f"[red]incomplete: {why}; run the same command again to continue[/]")
     for failure in summary.failures:

@@ -1,8 +1,9 @@
 """What travels between the stages, and how it becomes one row of one Ray block.
 
-Each stage turns one record into the next: `Chunk`, `PreparedChunk`, `LabeledChunk`, `Outcome`. A
-record is one row, so work, attempts, stored objects and receipts coincide. Numpy arrays leave the
-pickle out of band: they are copied once into the block and viewed, read-only, on the other side.
+Each stage turns one record into the next: `ReadChunk`, `PreparedChunk` (or `SuspectChunk`),
+`LabeledChunk`, `Outcome`. A record is one row, so work, attempts, stored objects and receipts
+coincide. Numpy arrays leave the pickle out of band: they are copied once into the block and viewed,
+read-only, on the other side.
 """
 
 from __future__ import annotations
@@ -11,7 +12,7 @@ import pickle
 import traceback
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
@@ -20,6 +21,7 @@ import pyarrow.compute as pc
 from sapiens_batch.job.receipt import Receipt
 from sapiens_batch.records import (
     Array,
+    Chunk,
     Problem,
     Sample,
     Status,
@@ -43,6 +45,11 @@ class ChunkHeader:
         stop: Index after the last sample.
         last: Whether the chunk ends its shard.
         problems: Damage of the shard that belongs to no sample.
+        generation: Which generation of the shard is being made.
+        ordered: Indices of the chunk's samples to label; None for all. The others are taken over
+            from the commit before.
+        attempt: The mark of the attempt in the ledger, empty before there is one.
+        isolated: Whether the samples were labeled one by one.
     """
 
     shard_id: str
@@ -51,6 +58,36 @@ class ChunkHeader:
     stop: int
     last: bool
     problems: tuple[Problem, ...] = ()
+    generation: int = 0
+    ordered: frozenset[int] | None = None
+    attempt: str = ""
+    isolated: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ReadChunk:
+    """A chunk as it was read.
+
+    Attributes:
+        header: What it is about.
+        chunk: Its samples to label, encoded; some of the chunk's where the header names some.
+    """
+
+    header: ChunkHeader
+    chunk: Chunk
+
+
+@dataclass(frozen=True, slots=True)
+class SuspectChunk:
+    """A chunk that used up its attempts: its samples are to be labeled one by one.
+
+    Attributes:
+        header: What it is about.
+        chunk: Its samples to label, encoded.
+    """
+
+    header: ChunkHeader
+    chunk: Chunk
 
 
 @dataclass(frozen=True, slots=True)
@@ -65,6 +102,11 @@ class PreparedSample:
         orientation: EXIF orientation 1 to 8 as stored, or None when it was not decoded.
         content_sha256: Hex digest of the encoded bytes, or None where there are none.
         num_persons: Persons that were kept.
+        persons_truncated: Whether persons were dropped because there were too many, or None where
+            none were asked for.
+        decoder: Library that decoded it, or None when it was not decoded.
+        animated: Whether the file holds further frames, or None when it was not decoded.
+        colour_profile: What became of an embedded colour profile, or None when it was not decoded.
     """
 
     sample: Sample
@@ -74,6 +116,10 @@ class PreparedSample:
     orientation: int | None = None
     content_sha256: str | None = None
     num_persons: int = 0
+    persons_truncated: bool | None = None
+    decoder: str | None = None
+    animated: bool | None = None
+    colour_profile: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,17 +131,25 @@ class PreparedPerson:
         person: Number of the person in its sample, from 0.
         box: (4,) float32 COCO xywh in source pixels.
         score: Detection score, or None where there is none.
+        status: `ok`, or `refused` for a box that no crop can be cut from.
+        reason: Why it is refused; `person.invented` for a whole image in which nobody was found.
     """
 
     sample: int
     person: int
     box: Array
     score: float | None
+    status: Literal["ok", "refused"] = "ok"
+    reason: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PreparedChunk:
-    """A decoded chunk: rows to be, and the views that the models need."""
+    """A decoded chunk: rows to be, and the views that the models need.
+
+    Positions (of persons and in `ViewBatch.rows`) count the samples to label, which are those of
+    the whole chunk unless the header names some.
+    """
 
     header: ChunkHeader
     samples: tuple[PreparedSample, ...]

@@ -8,11 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 from sapiens_batch.job.spec import JobSpec
-from sapiens_batch.models.weights import Checkpoint
 from sapiens_batch.records import LabelSchema, TaskName, ViewSpec
 from sapiens_batch.storage.base import Store
+
+if TYPE_CHECKING:
+    from sapiens_batch.models.weights import Checkpoint  # torch, which few workers need
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import logging
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Generator, Sequence
 from typing import cast
 
 import pyarrow as pa
@@ -16,11 +16,10 @@ import ray
 import ray.data
 
 from sapiens_batch.job.manifest import ShardTodo
-from sapiens_batch.persons import make_person_finder
+from sapiens_batch.pipeline.attempts import AttemptLedger
 from sapiens_batch.pipeline.cells import Outcome, unpack
 from sapiens_batch.pipeline.context import JobContext
-from sapiens_batch.pipeline.label import LabelChunk
-from sapiens_batch.pipeline.prepare import ChunkPreparer
+from sapiens_batch.pipeline.label import LabelChunk, LoadLabeler
 from sapiens_batch.pipeline.sizing import (
     LABEL_CPUS,
     PREPARE_CPUS,
@@ -29,29 +28,34 @@ from sapiens_batch.pipeline.sizing import (
     Sizing,
 )
 from sapiens_batch.pipeline.source import ShardSource
-from sapiens_batch.pipeline.stages import prepare_chunk, write_chunk
+from sapiens_batch.pipeline.stages import make_preparer, prepare_chunk, write_chunk
 from sapiens_batch.pipeline.write import ChunkWriter
 from sapiens_batch.sources import with_absolute_addresses
 
-NO_PROGRESS_TIMEOUT_S = 600
-"""A graph without progress for so long fails; the next pass resumes from the receipts."""
 
+def configure_ray_data(no_progress_timeout_s: float) -> None:
+    """Set the data context that the graph relies on; call once before `build`.
 
-def configure_ray_data() -> None:
-    """Set the data context that the graph relies on; call once before `build`."""
+    Args:
+        no_progress_timeout_s: A graph without progress for so long fails.
+    """
     context = ray.data.DataContext.get_current()
     context.target_max_block_size = 1
     context.max_errored_blocks = -1
     context.enable_progress_bars = False
     context.print_on_execution_start = False
-    context.execution_no_progress_timeout_s = NO_PROGRESS_TIMEOUT_S
+    context.execution_no_progress_timeout_s = no_progress_timeout_s
     logging.getLogger("ray.data").setLevel(logging.ERROR)
     # true of every small job, and nothing that a user can or should change
     warnings.filterwarnings("ignore", message="The maximum number of concurrent tasks")
 
 
-def build(context: JobContext, todo: Sequence[ShardTodo], sizing: Sizing) -> ray.data.Dataset:
+def build(
+    context: JobContext, todo: Sequence[ShardTodo], sizing: Sizing, load: LoadLabeler
+) -> ray.data.Dataset:
     """The graph over some shards; nothing runs until it is iterated."""
+    ledger = AttemptLedger(context.store, context.spec.errors.max_attempts)
+    max_calls = context.spec.runtime.worker_max_chunks
     strategy = {
         name: ray.data.TaskPoolStrategy(size=size)
         for name, size in (("prepare", sizing.prepare_tasks), ("write", sizing.write_tasks))
@@ -73,14 +77,15 @@ def build(context: JobContext, todo: Sequence[ShardTodo], sizing: Sizing) -> ray
         )
         .map_batches(
             prepare_chunk,
-            fn_kwargs={"preparer": _preparer(context)},
+            fn_kwargs={"preparer": make_preparer(context), "ledger": ledger},
             num_cpus=PREPARE_CPUS,
+            max_calls=max_calls,
             compute=strategy["prepare"],
             **fixed,
         )
         .map_batches(
             LabelChunk,
-            fn_constructor_kwargs={"context": context, "num_threads": sizing.threads_per_actor},
+            fn_constructor_args=(context, sizing.threads_per_actor, load),
             num_cpus=LABEL_CPUS,
             num_gpus=sizing.gpus_per_actor,
             compute=actors,
@@ -88,8 +93,9 @@ def build(context: JobContext, todo: Sequence[ShardTodo], sizing: Sizing) -> ray
         )
         .map_batches(
             write_chunk,
-            fn_kwargs={"writer": _writer(context)},
+            fn_kwargs={"writer": _writer(context), "ledger": ledger},
             num_cpus=WRITE_CPUS,
+            max_calls=max_calls,
             compute=strategy["write"],
             **fixed,
         )
@@ -97,17 +103,12 @@ def build(context: JobContext, todo: Sequence[ShardTodo], sizing: Sizing) -> ray
     return dataset
 
 
-def _preparer(context: JobContext) -> ChunkPreparer:
-    finder = make_person_finder(context.spec.persons_section) if context.finds_persons else None
-    return ChunkPreparer(finder, context.view_specs)
-
-
 def _writer(context: JobContext) -> ChunkWriter:
     columns = context.spec.source.columns
     return ChunkWriter(context.store, context.schemas, columns, context.chunk_samples)
 
 
-def outcomes(dataset: ray.data.Dataset) -> Iterator[Outcome]:
+def outcomes(dataset: ray.data.Dataset) -> Generator[Outcome]:
     """Run the graph and yield what became of each chunk, in order of completion."""
     batches = dataset.iter_batches(batch_size=None, batch_format="pyarrow", prefetch_batches=0)
     for table in batches:

@@ -17,7 +17,6 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
-from sapiens_batch.job.commit import Commit
 from sapiens_batch.job.receipt import Counts, Receipt
 
 LOG_INTERVAL_S = 10.0
@@ -49,22 +48,41 @@ class Progress:
     started_s: float = field(default_factory=time.monotonic)
     first_done_s: float | None = None
 
-    def resume(self, counts: Counts) -> None:
-        """Count what an earlier run has done."""
-        self.counts = self.counts + counts
+    def chunk_done(self, receipt: Receipt, num_labeled: int, *, counted: bool) -> None:
+        """Count a chunk that this run has labeled.
 
-    def chunk_done(self, receipt: Receipt) -> None:
-        """Count a chunk that this run has labeled."""
-        self.counts = self.counts + receipt.counts
-        self.new_samples += receipt.stop - receipt.start
+        Args:
+            receipt: Its receipt.
+            num_labeled: How many of its samples were labeled.
+            counted: Whether its samples are new in the totals.
+        """
+        if counted:
+            self.counts = self.counts + receipt.counts
+        self.new_samples += num_labeled
         if self.first_done_s is None:
             self.first_done_s = time.monotonic()
 
-    def shard_done(self, commit: Commit, size_bytes: int) -> None:
-        """Count a shard that became visible."""
+    def shard_done(self, size_bytes: int, counts: Counts, *, counted: Counts | None = None) -> None:
+        """Count a shard that became visible.
+
+        Args:
+            size_bytes: Its size.
+            counts: Its samples by status.
+            counted: What `chunk_done` has counted of it.
+        """
         self.committed_shards += 1
         self.committed_bytes += size_bytes
-        self.known_samples += commit.num_samples
+        self.known_samples += counts.samples
+        self.shard_replaced(counted or Counts(), counts)
+
+    def shard_replaced(self, before: Counts, after: Counts) -> None:
+        """Count a shard anew whose samples were counted before."""
+        self.counts = Counts(
+            **{
+                name: value - getattr(before, name) + getattr(after, name)
+                for name, value in self.counts.model_dump().items()
+            }
+        )
 
     @property
     def elapsed_s(self) -> float:

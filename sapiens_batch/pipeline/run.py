@@ -6,15 +6,24 @@ over the rest, seal, and compare plan and commits at the end.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import threading
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
 
+from sapiens_batch.errors import SapiensBatchError, StorageError
 from sapiens_batch.job.manifest import Manifest, ShardTodo
 from sapiens_batch.job.receipt import Counts
+from sapiens_batch.job.snapshot import CommitSummary, write_snapshot
 from sapiens_batch.job.spec import JobSpec
-from sapiens_batch.pipeline.cells import Failure
+from sapiens_batch.pipeline.budget import over_budget
+from sapiens_batch.pipeline.cells import Failure, Outcome, failure_of
 from sapiens_batch.pipeline.context import JobContext
 from sapiens_batch.pipeline.driver import Driver
+from sapiens_batch.pipeline.label import LoadLabeler, load_labeler
+from sapiens_batch.pipeline.lease import sole_driver
+from sapiens_batch.pipeline.partition import WHOLE, Partition
 from sapiens_batch.pipeline.progress import Progress, Reporter
 from sapiens_batch.pipeline.session import StopRequested, ray_session, stop_signals
 from sapiens_batch.pipeline.sizing import decide
@@ -29,14 +38,15 @@ class JobSummary:
     Attributes:
         name: The job's name.
         output: Address of the job directory.
-        num_shards: Planned shards.
-        committed_shards: Visible shards.
+        num_shards: Planned shards, of the part that was run.
+        committed_shards: Visible shards of that part.
+        waiting_shards: Visible shards with samples that are still to be labeled again.
         counts: Samples of visible shards by status, and persons.
         reasons: Quarantined samples by reason.
         damaged_shards: Shards with damage that belongs to no sample.
         new_samples: Samples that this run labeled.
         elapsed_s: Seconds that this run took.
-        stopped: Signal that ended the run early, or empty.
+        stopped: What ended the run early: a signal, or empty.
         failures: What went wrong and was not mended by trying again.
         over_budget: Whether more samples were quarantined than the spec allows.
         demo: Whether the labels come from random demo weights.
@@ -51,6 +61,7 @@ class JobSummary:
     damaged_shards: int
     new_samples: int
     elapsed_s: float
+    waiting_shards: int = 0
     stopped: str = ""
     failures: tuple[Failure, ...] = ()
     over_budget: bool = False
@@ -58,115 +69,205 @@ class JobSummary:
 
     @property
     def complete(self) -> bool:
-        """Whether every planned shard is visible."""
-        return self.committed_shards == self.num_shards
+        """Whether every planned shard is visible, with nothing left to label again."""
+        return self.committed_shards == self.num_shards and not self.waiting_shards
 
     @property
     def exit_code(self) -> int:
-        """0 complete, 4 complete but over the error budget, 5 incomplete."""
-        if not self.complete:
-            return 5
-        return 4 if self.over_budget else 0
+        """0 complete; 4 over the error budget, complete or not; 5 incomplete."""
+        if self.over_budget:
+            return 4
+        return 0 if self.complete else 5
 
 
-def run_job(spec: JobSpec, reporter: Reporter) -> JobSummary:
-    """Run or resume a job until it is complete, stopped, or out of attempts.
+def run_job(
+    spec: JobSpec,
+    reporter: Reporter,
+    *,
+    partition: Partition = WHOLE,
+    load: LoadLabeler = load_labeler,
+) -> JobSummary:
+    """Run or resume a job until it is complete, stopped, over budget, or out of attempts.
+
+    Args:
+        spec: The job.
+        reporter: Where to show progress.
+        partition: Which part of the shards to work on.
+        load: Loads the models.
 
     Raises:
         SapiensBatchError: The job could not be started; see `start`.
     """
-    job = resolve(spec)
-    context, manifest = open_job(job)
-    plans = manifest.plans()
-    progress = Progress(
-        num_shards=sum(plan.num_shards for plan in plans),
-        planned_bytes=sum(plan.size_bytes for plan in plans),
-    )
-    todo = manifest.todo()
-    _count_commits(manifest, progress)
-    stopped = ""
-    failures: tuple[Failure, ...] = ()
-    if todo:
-        stopped, failures = _label(context, manifest, todo, progress, reporter)
-    return _summary(context, manifest, progress, stopped, failures)
+    context, manifest = open_job(resolve(spec))
+    return carry_out(context, manifest, reporter, partition=partition, load=load)
 
 
-def _count_commits(manifest: Manifest, progress: Progress) -> None:
-    sizes = {shard.shard_id: shard.size_bytes for shard in manifest.shards()}
-    for commit in manifest.commits():
-        progress.resume(commit.counts)
-        progress.shard_done(commit, sizes.get(commit.shard_id, 0))
-
-
-def _label(
+def carry_out(
     context: JobContext,
     manifest: Manifest,
-    todo: list[ShardTodo],
-    progress: Progress,
     reporter: Reporter,
-) -> tuple[str, tuple[Failure, ...]]:
-    """Label what is to do; returns the signal that stopped it, and failures of the last pass."""
-    driver = Driver(context, manifest, progress, reporter)
-    stopped = ""
-    try:
-        with stop_signals():
-            driver.resume(todo)
-            if driver.open_shards:
-                reporter.message("starting Ray")
-                _run_passes(context, driver, reporter)
-            driver.settle()
-    except StopRequested as signal:
-        stopped = str(signal)
-    finally:
-        driver.close()
-    return stopped, tuple(driver.failures)
-
-
-def _run_passes(context: JobContext, driver: Driver, reporter: Reporter) -> None:
-    with ray_session(context.spec.runtime) as cluster:
-        # imported here: the session sets the environment that ray reads when it is imported
-        from sapiens_batch.pipeline import graph
-
-        graph.configure_ray_data()
-        sizing = decide(cluster, context.spec.runtime, physical_cpus=os.cpu_count() or 1)
-        for attempt in range(1, context.spec.errors.max_attempts + 1):
-            driver.failures.clear()
-            for wave in driver.waves():
-                for outcome in graph.outcomes(graph.build(context, wave, sizing)):
-                    driver.accept(outcome)
-            driver.settle()
-            if not driver.open_shards and not driver.failures:
-                return
-            for failure in _distinct(driver.failures):
-                reporter.message(f"attempt {attempt}: {failure.stage} failed: {failure.message}")
-
-
-def _distinct(failures: list[Failure]) -> list[Failure]:
-    return list({(failure.stage, failure.message): failure for failure in failures}.values())
-
-
-def _summary(
-    context: JobContext,
-    manifest: Manifest,
-    progress: Progress,
-    stopped: str,
-    failures: tuple[Failure, ...],
+    *,
+    partition: Partition = WHOLE,
+    load: LoadLabeler = load_labeler,
 ) -> JobSummary:
-    commits = list(manifest.commits())
-    counts = sum((commit.counts for commit in commits), Counts())
-    budget = context.spec.errors.max_quarantined_fraction
-    return JobSummary(
-        name=context.spec.name,
-        output=context.store.uri,
-        num_shards=progress.num_shards,
-        committed_shards=len(commits),
-        counts=counts,
-        reasons=count_reasons(commits),
-        damaged_shards=sum(bool(commit.problems) for commit in commits),
-        new_samples=progress.new_samples,
-        elapsed_s=progress.elapsed_s,
-        stopped=stopped,
-        failures=tuple(_distinct(list(failures))),
-        over_budget=counts.quarantined > budget * max(1, counts.samples),
-        demo=any(checkpoint.demo for checkpoint in context.checkpoints.values()),
+    """Do what is left of an opened job; see `run_job`."""
+    run = _Run(context, manifest, reporter, partition, load)
+    with _single_driver(manifest, reporter) as lost:
+        run.work(lost)
+    return run.summary()
+
+
+@contextlib.contextmanager
+def _single_driver(manifest: Manifest, reporter: Reporter) -> Iterator[threading.Event]:
+    """Keep other drivers away where the store cannot decide between them."""
+    probed = manifest.job.probed
+    if probed is None or probed.conditional_create:
+        yield threading.Event()
+        return
+    reporter.message(
+        f"warning: {manifest.store.uri} cannot create an object only if it is not there, so "
+        "nothing decides between two drivers. This job takes a lease and refuses a second one."
     )
+    with sole_driver(manifest.store) as lost:
+        yield lost
+
+
+class _Run:
+    """One run of a job over one part of its shards."""
+
+    def __init__(
+        self,
+        context: JobContext,
+        manifest: Manifest,
+        reporter: Reporter,
+        partition: Partition,
+        load: LoadLabeler,
+    ) -> None:
+        self._context = context
+        self._manifest = manifest
+        self._reporter = reporter
+        self._partition = partition
+        self._load = load
+        sizes = {
+            shard.shard_id: shard.size_bytes
+            for shard in manifest.shards()
+            if partition.owns(shard.shard_id)
+        }
+        self._sizes = sizes
+        self._progress = Progress(num_shards=len(sizes), planned_bytes=sum(sizes.values()))
+        self._stopped = ""
+        self._over_budget = False
+        self._failures: tuple[Failure, ...] = ()
+
+    def work(self, lost: threading.Event) -> None:
+        """Label what is to do.
+
+        Args:
+            lost: Set when another driver has taken over the job.
+        """
+        todo = [one for one in self._manifest.todo() if one.shard.shard_id in self._sizes]
+        wanted = {one.shard.shard_id for one in todo}
+        visible: dict[str, Counts] = {}
+        for shard in self._visible_shards():
+            self._progress.shard_done(self._sizes[shard.shard_id], shard.counts)
+            if shard.shard_id in wanted:
+                visible[shard.shard_id] = shard.counts
+        if todo and not self._is_over_budget():
+            driver = Driver(self._context, self._manifest, self._progress, self._reporter, visible)
+            self._drive(driver, todo, lost)
+
+    def _drive(self, driver: Driver, todo: Sequence[ShardTodo], lost: threading.Event) -> None:
+        try:
+            with stop_signals():
+                driver.resume(todo)
+                driver.settle()
+                if driver.has_open_shards:
+                    self._reporter.message("starting Ray")
+                    self._run_passes(driver, lost)
+                driver.settle()
+        except StopRequested as signal:
+            self._stopped = str(signal)
+        finally:
+            driver.close()
+        write_snapshot(self._manifest)
+        self._failures = tuple(driver.failures)
+
+    def _run_passes(self, driver: Driver, lost: threading.Event) -> None:
+        spec = self._context.spec
+        with ray_session(spec.runtime) as cluster:
+            # imported here: the session sets the environment that ray reads when it is imported
+            from sapiens_batch.pipeline import graph
+
+            graph.configure_ray_data(spec.runtime.no_progress_timeout_s)
+            sizing = decide(cluster, spec.runtime, physical_cpus=os.cpu_count() or 1)
+            # after `max_attempts` failures a chunk is isolated, which takes one more pass
+            for attempt in range(1, spec.errors.max_attempts + 2):
+                driver.failures.clear()
+                driver.seal_complete()
+                for wave in driver.waves():
+                    dataset = graph.build(self._context, wave, sizing, self._load)
+                    if not self._follow(driver, graph.outcomes(dataset), lost):
+                        return
+                driver.settle()
+                if not driver.has_open_shards:
+                    return
+                self._report(driver.failures, attempt)
+
+    def _follow(self, driver: Driver, found: Generator[Outcome], lost: threading.Event) -> bool:
+        """Take in what a graph yields; False when the job is to stop."""
+        with contextlib.closing(found):
+            try:
+                for outcome in found:
+                    driver.accept(outcome)
+                    if lost.is_set():
+                        raise StorageError(
+                            f"{self._context.store.uri}: another driver has taken over this job"
+                        )
+                    if self._is_over_budget():
+                        return False
+            except SapiensBatchError:
+                raise
+            except Exception as error:  # the cluster failed: the next pass takes up what is done
+                driver.fail(failure_of(error, "", None, "graph"))
+        return True
+
+    def _is_over_budget(self) -> bool:
+        errors = self._context.spec.errors
+        self._over_budget = over_budget(self._progress.counts, errors, complete=False)
+        return self._over_budget
+
+    def _report(self, failures: Sequence[Failure], attempt: int) -> None:
+        for failure in _distinct(failures):
+            self._reporter.message(f"attempt {attempt}: {failure.stage} failed: {failure.message}")
+
+    def _visible_shards(self) -> Iterator[CommitSummary]:
+        return (one for one in self._manifest.summaries() if one.shard_id in self._sizes)
+
+    def summary(self) -> JobSummary:
+        """What the store says now; other drivers may have worked on it as well."""
+        context, manifest = self._context, self._manifest
+        shards = list(self._visible_shards())
+        counts = sum((shard.counts for shard in shards), Counts())
+        waiting = sum(shard_id in self._sizes for shard_id in manifest.open_orders())
+        complete = len(shards) == len(self._sizes)
+        return JobSummary(
+            name=context.spec.name,
+            output=context.store.uri,
+            num_shards=len(self._sizes),
+            committed_shards=len(shards),
+            waiting_shards=waiting,
+            counts=counts,
+            reasons=count_reasons(shards),
+            damaged_shards=sum(bool(shard.problems) for shard in shards),
+            new_samples=self._progress.new_samples,
+            elapsed_s=self._progress.elapsed_s,
+            stopped=self._stopped,
+            failures=tuple(_distinct(self._failures)),
+            over_budget=self._over_budget
+            or over_budget(counts, context.spec.errors, complete=complete),
+            demo=any(checkpoint.demo for checkpoint in context.checkpoints.values()),
+        )
+
+
+def _distinct(failures: Sequence[Failure]) -> list[Failure]:
+    return list({(failure.stage, failure.message): failure for failure in failures}.values())

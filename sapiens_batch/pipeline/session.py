@@ -9,6 +9,8 @@ import logging
 import os
 import signal
 import sys
+import threading
+import warnings
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
@@ -19,6 +21,7 @@ from sapiens_batch.job.spec import RuntimeSpec
 from sapiens_batch.pipeline.faults import forwarded_environment
 from sapiens_batch.pipeline.sizing import MIN_LOCAL_CPUS, Cluster
 
+_STOP_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 _QUIET = {
     "RAY_USAGE_STATS_ENABLED": "0",
     "RAY_BACKEND_LOG_LEVEL": "fatal",
@@ -43,6 +46,9 @@ def ray_session(runtime: RuntimeSpec) -> Iterator[Cluster]:
     """
     for name, value in _QUIET.items():
         os.environ.setdefault(name, value)
+    # what Ray deprecates is settled when its version is raised, not while a job runs
+    for category in (DeprecationWarning, FutureWarning):
+        warnings.filterwarnings("ignore", category=category, module=r"ray(\.|$)")
     import ray
 
     if ray.is_initialized():
@@ -51,13 +57,16 @@ def ray_session(runtime: RuntimeSpec) -> Iterator[Cluster]:
     address = runtime.ray_address or os.environ.get("RAY_ADDRESS")
     options: dict[str, Any] = {"address": address} if address else _local_options()
     logging.getLogger("ray").setLevel(logging.ERROR)
-    with _silent_stderr():
+    with _silent_stderr(), _same_signal_handlers():
         ray.init(
             log_to_driver=False,
             logging_level=logging.ERROR,
             runtime_env={"env_vars": forwarded_environment()},
             **options,
         )
+    # Each process that dies is reported on stdout, in the midst of ours and of --json, whatever
+    # log_to_driver says. A chunk that keeps ending its worker is reported by the ledger.
+    ray._private.worker._worker_logs_enabled = False
     try:
         yield _cluster(ray.cluster_resources())
     finally:
@@ -66,6 +75,18 @@ def ray_session(runtime: RuntimeSpec) -> Iterator[Cluster]:
 
 def _cluster(resources: Mapping[str, float]) -> Cluster:
     return Cluster(resources.get("CPU", 1.0), resources.get("GPU", 0.0))
+
+
+@contextmanager
+def _same_signal_handlers() -> Iterator[None]:
+    """Keep our handlers: Ray installs its own for SIGTERM, which ends the process on the spot."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
+    yield
+    for number, handler in previous.items():
+        signal.signal(number, handler)
 
 
 @contextmanager
@@ -92,8 +113,14 @@ def _local_options() -> dict[str, Any]:
 
 @contextmanager
 def stop_signals() -> Iterator[None]:
-    """Turn the first SIGINT or SIGTERM into `StopRequested`; a second one kills as usual."""
-    previous = {number: signal.getsignal(number) for number in (signal.SIGINT, signal.SIGTERM)}
+    """Turn the first SIGINT or SIGTERM into `StopRequested`; a second one kills as usual.
+
+    Does nothing outside the main thread, where Python delivers no signals.
+    """
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    previous = {number: signal.getsignal(number) for number in _STOP_SIGNALS}
 
     def restore() -> None:
         for number, handler in previous.items():

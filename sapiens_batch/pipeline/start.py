@@ -11,18 +11,23 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from importlib.metadata import version
 from itertools import islice
+from typing import TYPE_CHECKING, Any
 
 from sapiens_batch.errors import DriftError
 from sapiens_batch.job import schema as schema_json
+from sapiens_batch.job.digest import differences, digest
 from sapiens_batch.job.manifest import JobDocument, Manifest
 from sapiens_batch.job.plan import PlanDrift, compare, write_plan
-from sapiens_batch.job.spec import JobSpec, differences, digest
-from sapiens_batch.labeler import describe
+from sapiens_batch.job.spec import JobSpec
+from sapiens_batch.persons.detector import detector_digest
 from sapiens_batch.pipeline.context import JobContext
 from sapiens_batch.records import Level, Shard, TaskName
-from sapiens_batch.sources import make_source
+from sapiens_batch.sources import make_source, selection_digest
 from sapiens_batch.storage import keys, open_store
-from sapiens_batch.tasks.base import Task
+
+if TYPE_CHECKING:
+    from sapiens_batch.models.weights import Checkpoint
+    from sapiens_batch.tasks.base import Task
 
 SHOWN_DIFFERENCES = 20
 
@@ -35,17 +40,13 @@ class ResolvedJob:
         spec: The validated job file.
         tasks: The tasks, described without weights in memory.
         shards: The input as it is listed now, sorted by key.
+        digest_fields: What decides the labels, as JSON values (I4).
     """
 
     spec: JobSpec
     tasks: Mapping[TaskName, Task]
     shards: tuple[Shard, ...]
-
-    @property
-    def digest_fields(self) -> dict[str, object]:
-        """What decides the labels (I4)."""
-        weights = {name: task.checkpoint.weights_sha256 for name, task in self.tasks.items()}
-        return self.spec.digest_fields(weights)
+    digest_fields: Mapping[str, Any]
 
     @property
     def finds_persons(self) -> bool:
@@ -58,12 +59,21 @@ def resolve(spec: JobSpec) -> ResolvedJob:
     """Find the weights and list the input of a job; nothing is written.
 
     Raises:
+        SpecError: The terms of some weights were not accepted.
+        DependencyError: An optional package that the spec needs is not installed.
         WeightsError: A checkpoint is missing, damaged or of the wrong shape.
         InputError: The input cannot be listed, or there is none.
     """
-    tasks = describe(spec.tasks)
+    from sapiens_batch.labeler import describe  # torch: a driver of a known job does without
+
+    tasks = describe(spec.tasks, accepted=spec.accept_licences)
     shards = make_source(spec.source).plan()
-    return ResolvedJob(spec, tasks, tuple(islice(shards, spec.source.limit)))
+    digest_fields = spec.digest_fields(
+        {name: task.checkpoint.digest for name, task in tasks.items()},
+        select_digest=selection_digest(spec.source),
+        detector_digest=detector_digest(spec.persons_section),
+    )
+    return ResolvedJob(spec, tasks, tuple(islice(shards, spec.source.limit)), digest_fields)
 
 
 def open_job(job: ResolvedJob) -> tuple[JobContext, Manifest]:
@@ -90,7 +100,7 @@ def open_job(job: ResolvedJob) -> tuple[JobContext, Manifest]:
         task_views={name: task.view_spec for name, task in job.tasks.items()},
         finds_persons=job.finds_persons,
         spec_digest=spec_digest,
-        store=store,
+        store=manifest.store,
     )
     return context, manifest
 
@@ -103,12 +113,19 @@ def _document(job: ResolvedJob, spec_digest: str, capabilities: dict[str, object
         schemas=tuple(schema_json.to_json(task.schema) for task in job.tasks.values()),
         extra_columns=tuple(job.spec.source.columns),
         capabilities=capabilities,
-        licences={task.checkpoint.id: task.checkpoint.licence for task in job.tasks.values()},
+        licences={
+            task.checkpoint.id: _licence_note(task.checkpoint) for task in job.tasks.values()
+        },
         versions={
             "python": platform.python_version(),
             **{name: version(name) for name in ("sapiens-batch", "torch", "ray", "zarr")},
         },
     )
+
+
+def _licence_note(checkpoint: Checkpoint) -> str:
+    accepted = f", accepted by {checkpoint.accepted_by}" if checkpoint.accepted_by else ""
+    return checkpoint.licence + accepted
 
 
 def _check_spec(manifest: Manifest, job: ResolvedJob, spec_digest: str) -> None:

@@ -6,13 +6,14 @@ Reads commits and the keys of receipts; starts nothing, writes nothing, imports 
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
-from sapiens_batch.job.commit import Commit
 from sapiens_batch.job.manifest import Manifest
 from sapiens_batch.job.receipt import Counts
+from sapiens_batch.job.snapshot import CommitSummary
 from sapiens_batch.pipeline.start import ResolvedJob
 from sapiens_batch.records import LabelSchema, Problem
 
@@ -51,27 +52,27 @@ def job_status(manifest: Manifest) -> JobStatus:
         ProtocolError: A stored document is damaged.
     """
     todo = manifest.todo()
-    commits = list(manifest.commits())
+    shards = list(manifest.summaries())
     return JobStatus(
         name=manifest.job.name,
         output=manifest.store.uri,
         num_shards=sum(plan.num_shards for plan in manifest.plans()),
-        committed_shards=len(commits),
+        committed_shards=len(shards),
         open_shards=len(todo),
         open_chunks=sum(len(item.done_chunks) for item in todo),
-        counts=sum((commit.counts for commit in commits), Counts()),
-        reasons=count_reasons(commits),
+        counts=sum((shard.counts for shard in shards), Counts()),
+        reasons=count_reasons(shards),
         problems=tuple(
-            (commit.shard_key, problem) for commit in commits for problem in commit.problems
+            (shard.shard_key, problem) for shard in shards for problem in shard.problems
         ),
     )
 
 
-def count_reasons(commits: list[Commit]) -> dict[str, int]:
-    """Quarantined samples of some commits by reason, reasons sorted."""
+def count_reasons(shards: Iterable[CommitSummary]) -> dict[str, int]:
+    """Quarantined samples of some shards by reason, reasons sorted."""
     reasons: Counter[str] = Counter()
-    for commit in commits:
-        reasons.update(commit.reasons)
+    for shard in shards:
+        reasons.update(shard.reasons)
     return dict(sorted(reasons.items()))
 
 
@@ -130,7 +131,7 @@ def job_plan(job: ResolvedJob) -> JobPlan:
                 checkpoint=task.checkpoint.id,
                 arch=task.checkpoint.config.encoder.name,
                 view=task.view_spec.name,
-                level=str(task.level),
+                level=str(task.schema.level),
                 row_bytes=_row_bytes(task.schema),
                 demo=task.checkpoint.demo,
             )

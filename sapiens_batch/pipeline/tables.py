@@ -76,7 +76,8 @@ def array_rows(chunk: LabeledChunk, schema: LabelSchema) -> tuple[list[int], Arr
     if labeled.labels.array is None:
         raise ValueError(f"task {schema.task} has no array")
     entries = labeled_entries(chunk, schema)
-    return [labeled.rows[entry] for entry in entries], labeled.labels.array[entries]
+    rows = [row - chunk.header.start for row in _row_numbers(chunk, schema, entries)]
+    return rows, labeled.labels.array[entries]
 
 
 def images_table(
@@ -102,7 +103,11 @@ def images_table(
         "width": [row.size[1] if row.size else None for row in rows],
         "orientation": [row.orientation for row in rows],
         "content_sha256": [row.content_sha256 for row in rows],
+        "decoder": [row.decoder for row in rows],
+        "animated": [row.animated for row in rows],
+        "colour_profile": [row.colour_profile for row in rows],
         "num_persons": [row.num_persons for row in rows],
+        "persons_truncated": [row.persons_truncated for row in rows],
     }
     for name in schema.names:
         if name not in columns and any(name in row.sample.extra for row in rows):
@@ -125,6 +130,8 @@ def persons_table(
         "person": [person.person for person in persons],
         "bbox": pa.FixedSizeListArray.from_arrays(pa.array(boxes.ravel()), 4),
         "bbox_score": [person.score for person in persons],
+        "status": [person.status for person in persons],
+        "reason": [person.reason for person in persons],
     }
     return _assemble(chunk, schemas, schema, Level.PERSON, columns, kept)
 
@@ -160,13 +167,20 @@ def _task_values(
     if schema.array is not None:
         frames = [labeled.labels.frames[entry] for entry in entries]
         row, height, width, affine = schema.row_columns
-        first = chunk.header.start
-        yield row, np.array([first + labeled.rows[entry] for entry in entries], np.int64)
+        yield row, np.array(_row_numbers(chunk, schema, entries), np.int64)
         yield height, np.array([frame.height for frame in frames], np.int32)
         yield width, np.array([frame.width for frame in frames], np.int32)
         yield affine, np.array([f.to_source.as_row() for f in frames], np.float64).reshape(-1, 4)
     for column in schema.columns:
         yield column, np.asarray(labeled.labels.columns[column.name])[list(entries)]
+
+
+def _row_numbers(chunk: LabeledChunk, schema: LabelSchema, entries: Sequence[int]) -> list[int]:
+    """Rows of some entries in the shard's array: the sample's index, for labels of images."""
+    owners = [chunk.labels[schema.task].rows[entry] for entry in entries]
+    if schema.level is Level.IMAGE:
+        return [chunk.samples[owner].sample.index for owner in owners]
+    return [chunk.header.start + owner for owner in owners]
 
 
 def _scatter(

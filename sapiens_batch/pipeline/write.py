@@ -3,25 +3,26 @@
 Every object is created once (I6). Array objects have the name that standard Zarr gives them, so two
 attempts at a chunk meet: the first one's object stays, and a later attempt adopts it after checking
 that it holds every row that the tables will point at. Table parts carry a unique name. The receipt
-comes last and makes the chunk done; whoever loses the race for it removes its own parts.
+comes last and makes the chunk done; whoever loses the race for it removes its own parts. Where a
+later generation orders some samples of a chunk, the rows of the others come from the commit before.
 """
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections import Counter
 from collections.abc import Mapping, Sequence
 
 import numcodecs.blosc
 import pyarrow as pa
 
 from sapiens_batch.errors import ProtocolError
-from sapiens_batch.job.receipt import Counts, Receipt, StoredObject, now
-from sapiens_batch.pipeline.cells import LabeledChunk
+from sapiens_batch.job.receipt import Receipt, StoredObject, now
+from sapiens_batch.pipeline.cells import ChunkHeader, LabeledChunk
+from sapiens_batch.pipeline.earlier import EarlierLabels, account, newest_commit
 from sapiens_batch.pipeline.faults import reach
 from sapiens_batch.pipeline.tables import array_rows, images_table, persons_table, settle
-from sapiens_batch.records import LabelSchema, Level, Problem, Status, TaskName
+from sapiens_batch.records import LabelSchema, Level, Problem, TaskName
 from sapiens_batch.sinks import parquet, zarr
 from sapiens_batch.storage import Store, keys
 
@@ -61,43 +62,66 @@ class ChunkWriter:
         started = time.perf_counter()
         numcodecs.blosc.use_threads = False  # chunks are encoded in many processes, one core each
         header = chunk.header
-        receipt_key = keys.receipt(header.shard_id, header.index)
+        receipt_key = keys.receipt(header.shard_id, header.index, header.generation)
         if self._store.exists(receipt_key):
             return Receipt.from_bytes(self._store.read(receipt_key), key=receipt_key)
+        earlier = self._earlier_labels(header)
         reach("before-data")
         chunk = settle(chunk, self._schemas)
-        arrays, chunk = self._write_arrays(chunk)
+        arrays, chunk = self._write_arrays(chunk, earlier)
         reach("after-arrays")
-        parts = self._write_parts(chunk)
+        tables = self._tables(chunk, earlier)
+        parts = self._write_parts(header, tables)
         reach("after-parts")
         timings = {**chunk.timings_s, "write": time.perf_counter() - started}
-        receipt = _receipt(chunk, parts, arrays, timings)
-        if self._store.create(receipt_key, receipt.to_bytes()):
+        receipt = _receipt(header, tables, parts, arrays, timings)
+        reach("before-receipt")
+        created = self._store.create(receipt_key, receipt.to_bytes())
+        reach("receipt-response")
+        if created:
             reach("after-receipt")
             return receipt
         for part in parts.values():
             self._store.delete(part.key)
         return Receipt.from_bytes(self._store.read(receipt_key), key=receipt_key)
 
-    def _write_arrays(self, chunk: LabeledChunk) -> tuple[dict[str, StoredObject], LabeledChunk]:
+    def _earlier_labels(self, header: ChunkHeader) -> EarlierLabels | None:
+        """Labels of the samples of a chunk that were not ordered, or None where all were."""
+        if header.ordered is None:
+            return None
+        base = newest_commit(self._store, header.shard_id, before=header.generation)
+        kept = sorted(set(range(header.start, header.stop)) - header.ordered)
+        return EarlierLabels(self._store, base, kept)
+
+    def _write_arrays(
+        self, chunk: LabeledChunk, earlier: EarlierLabels | None
+    ) -> tuple[dict[str, StoredObject], LabeledChunk]:
         stored: dict[str, StoredObject] = {}
+        header = chunk.header
         for schema in self._schemas.values():
             if schema.array is None:
                 continue
             rows, data = array_rows(chunk, schema)
+            if earlier is not None:
+                rows, data = earlier.add_rows(schema, header, rows, data)
             if not rows:
                 continue
             encoded = zarr.encode_shard(schema.array, rows, data, self._chunk_samples)
             key = keys.array_chunk(
-                schema.task, chunk.header.shard_id, chunk.header.index, len(schema.array.row_shape)
+                schema.task,
+                header.shard_id,
+                header.index,
+                len(schema.array.row_shape),
+                header.generation,
             )
             num_rows = len(rows)
             if not self._store.create(key, encoded):
                 encoded = self._store.read(key)
                 present = self._adopted_rows(encoded, key)
-                chunk = settle(chunk, self._schemas, _conflicts(rows, present, key))
+                chunk = settle(chunk, self._schemas, _conflicts(chunk, rows, present, key))
                 num_rows = sum(present)
             stored[schema.task] = StoredObject.describe(key, encoded, rows=num_rows)
+            reach("mid-arrays")
         return stored, chunk
 
     def _adopted_rows(self, encoded: bytes, key: str) -> list[bool]:
@@ -107,53 +131,64 @@ class ChunkWriter:
         except ValueError as error:
             raise ProtocolError(f"{key}: an earlier attempt left garbage: {error}") from error
 
-    def _write_parts(self, chunk: LabeledChunk) -> dict[str, StoredObject]:
+    def _tables(self, chunk: LabeledChunk, earlier: EarlierLabels | None) -> dict[Level, pa.Table]:
+        """The rows of the whole chunk, by table."""
         tables: dict[Level, pa.Table] = {
             Level.IMAGE: images_table(chunk, self._schemas, self._table_schemas[Level.IMAGE]),
             Level.PERSON: persons_table(chunk, self._schemas, self._table_schemas[Level.PERSON]),
         }
+        if earlier is None:
+            return tables
+        return {level: earlier.add_table_rows(level, table) for level, table in tables.items()}
+
+    def _write_parts(
+        self, header: ChunkHeader, tables: Mapping[Level, pa.Table]
+    ) -> dict[str, StoredObject]:
         attempt = uuid.uuid4().hex
         parts = {}
         for level, table in tables.items():
             if level is Level.PERSON and table.num_rows == 0:
                 continue
             data = parquet.encode(table)
-            key = keys.part(level.table, chunk.header.shard_id, chunk.header.index, attempt)
+            key = keys.part(level.table, header.shard_id, header.index, attempt, header.generation)
             if not self._store.create(key, data):
                 raise ProtocolError(f"{key}: the name of a new part is taken")
             parts[level.table] = StoredObject.describe(key, data, rows=table.num_rows)
         return parts
 
 
-def _conflicts(rows: Sequence[int], present: Sequence[bool], key: str) -> dict[int, Problem]:
-    """Rows that this attempt labeled and the object of an earlier one does not hold."""
+def _conflicts(
+    chunk: LabeledChunk, rows: Sequence[int], present: Sequence[bool], key: str
+) -> dict[int, Problem]:
+    """Samples that this attempt labeled and the object of an earlier one does not hold."""
     message = f"{key}: an earlier attempt stored no row for this sample; retry the sample"
-    return {row: Problem("storage.row_conflict", message) for row in rows if not present[row]}
+    problem = Problem("storage.row_conflict", message)
+    missing = {chunk.header.start + row for row in rows if not present[row]}
+    return {
+        position: problem
+        for position, sample in enumerate(chunk.samples)
+        if sample.sample.index in missing
+    }
 
 
 def _receipt(
-    chunk: LabeledChunk,
+    header: ChunkHeader,
+    tables: Mapping[Level, pa.Table],
     parts: Mapping[str, StoredObject],
     arrays: Mapping[str, StoredObject],
     timings_s: Mapping[str, float],
 ) -> Receipt:
-    header = chunk.header
-    statuses = Counter(sample.status for sample in chunk.samples)
-    reasons = Counter(sample.problem.reason for sample in chunk.samples if sample.problem)
+    counts, reasons = account(tables[Level.IMAGE], tables[Level.PERSON].num_rows)
     return Receipt(
         shard_id=header.shard_id,
+        generation=header.generation,
         chunk=header.index,
         start=header.start,
         stop=header.stop,
         last=header.last,
         write_id=uuid.uuid4().hex,
-        counts=Counts(
-            ok=statuses[Status.OK],
-            empty=statuses[Status.EMPTY],
-            quarantined=statuses[Status.QUARANTINED],
-            persons=parts[Level.PERSON.table].rows if Level.PERSON.table in parts else 0,
-        ),
-        reasons=dict(sorted(reasons.items())),
+        counts=counts,
+        reasons=reasons,
         problems=header.problems,
         parts=dict(parts),
         arrays=dict(arrays),

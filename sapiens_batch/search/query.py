@@ -76,7 +76,9 @@ def vector_of_image(
         raise InputError(f"{uri}: {error.message} ({error.reason})") from error
     tasks: dict[TaskName, TaskSpec] = {"embedding": spec}
     dtype = job.spec.get("runtime", {}).get("dtype", "float32")
-    labeler = Labeler.load(tasks, device=device, dtype=dtype)
+    # the terms were accepted when the job was started with these weights
+    accepted = job.spec.get("accept_licences", ())
+    labeler = Labeler.load(tasks, device=device, dtype=dtype, accept_licences=accepted)
     _check_weights(job, labeler.schemas["embedding"].metadata)
     (view_spec,) = labeler.view_specs
     view = make_view(image, view_spec)

@@ -18,6 +18,8 @@ def modules_after(statement: str) -> set[str]:
     ("statement", "absent"),
     [
         ("from sapiens_batch.labelset import open_labels", {"ray", "torch", "cv2"}),
+        ("import sapiens_batch.search", {"ray", "torch", "faiss", "jinja2"}),
+        ("import sapiens_batch.curate", {"ray", "torch", "faiss", "duckdb"}),
         ("import sapiens_batch.cli", {"ray", "torch", "pyarrow", "zarr"}),
         ("import sapiens_batch.pipeline.stages", {"torch"}),
         ("import sapiens_batch.pipeline.start", {"ray"}),

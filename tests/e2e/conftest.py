@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import io
 import json
-import os
 import tarfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,9 +13,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sapiens_batch.job.spec import JobSpec, parse_spec
+from sapiens_batch.job.spec import JobSpec
+from sapiens_batch.job.spec_file import parse_spec
 from sapiens_batch.pipeline.progress import Progress
 from sapiens_batch.samples import build
+from tests.cluster import SharedCluster, shared_cluster
 
 TASKS = ("embedding", "pose", "seg", "normal", "pointmap")
 
@@ -39,21 +40,9 @@ class Recorder:
 
 
 @pytest.fixture(scope="session")
-def ray_cluster() -> Iterator[None]:
-    """One local Ray for all jobs of the session, with as little memory as they need."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    os.environ.setdefault("RAY_BACKEND_LOG_LEVEL", "fatal")
-    import ray
-
-    ray.init(
-        address="local",
-        num_cpus=4,
-        object_store_memory=512 << 20,
-        include_dashboard=False,
-        log_to_driver=False,
-    )
-    yield
-    ray.shutdown()
+def ray_cluster() -> SharedCluster:
+    """The Ray of the session."""
+    return shared_cluster()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sapiens_batch.job.spec import load_spec, parse_spec
+from sapiens_batch.job.spec_file import load_spec, parse_spec
 from sapiens_batch.pipeline.run import run_job
 from tests.conftest import REPO
 from tests.e2e.conftest import Recorder

@@ -2,27 +2,44 @@
 
 from __future__ import annotations
 
-import os
-import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+import huggingface_hub.constants
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 import yaml
 
+from sapiens_batch.cli import main
 from sapiens_batch.samples import build
 
-COMMAND = "from sapiens_batch.cli import main; main()"
 Run = Callable[..., tuple[int, str]]
 
 
 @pytest.fixture
-def run(tmp_path: Path) -> Run:
-    """Run the command on a job file with changed sections; exit code and all it printed."""
+def command(
+    monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> Callable[..., tuple[int, str]]:
+    """Call the command's entry point as the shell does; exit code and all it printed."""
+    monkeypatch.setenv("COLUMNS", "100")
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+
+    def call(*arguments: str) -> tuple[int, str]:
+        monkeypatch.setattr(sys, "argv", ["sapiens-batch", *arguments])
+        with pytest.raises(SystemExit) as ended:
+            main()
+        out, err = capfd.readouterr()
+        return int(ended.value.code or 0), out + err
+
+    return call
+
+
+@pytest.fixture
+def run(tmp_path: Path, command: Callable[..., tuple[int, str]]) -> Run:
+    """Run a job file with changed sections; exit code and all it printed."""
 
     def run_with(*arguments: str, **changes: Any) -> tuple[int, str]:
         spec = {
@@ -33,17 +50,7 @@ def run(tmp_path: Path) -> Run:
         } | changes
         path = tmp_path / "job.yaml"
         path.write_text(yaml.safe_dump(spec))
-        done = subprocess.run(
-            [sys.executable, "-c", COMMAND, "run", str(path), *arguments],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            env=os.environ | {"COLUMNS": "100", "HF_HUB_OFFLINE": "1"},
-            text=True,
-            timeout=120,
-            check=False,
-        )
-        print(done.stdout)
-        return done.returncode, done.stdout
+        return command("run", str(path), *arguments)
 
     return run_with
 
@@ -81,8 +88,15 @@ def test_a_corrupt_checkpoint_names_the_file(run: Run, tmp_path: Path) -> None:
     assert_refused(outcome, 2, "model.safetensors", "cannot be read")
 
 
-def test_a_checkpoint_that_is_nowhere_says_what_to_do(run: Run) -> None:
+def test_released_weights_need_their_licence_accepted(run: Run) -> None:
     outcome = run(tasks={"seg": {"checkpoint": "facebook/sapiens2-seg-0.4b"}})
+    assert_refused(outcome, 2, "Sapiens2 License", "surveillance", "accept_licences: [sapiens2]")
+
+
+def test_a_checkpoint_that_is_nowhere_says_what_to_do(run: Run) -> None:
+    outcome = run(
+        tasks={"seg": {"checkpoint": "facebook/sapiens2-seg-0.4b"}}, accept_licences=["sapiens2"]
+    )
     assert_refused(outcome, 2, "facebook/sapiens2-seg-0.4b", "HF_HUB_OFFLINE")
 
 
@@ -92,12 +106,5 @@ def test_a_missing_image_column_names_the_columns_that_exist(run: Run, tmp_path:
     assert_refused(run(source=source), 2, "image", "picture", "id")
 
 
-def test_a_missing_job_file_is_named(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, "-c", COMMAND, "run", "absent.yaml"],
-        capture_output=True,
-        text=True,
-        check=False,
-        cwd=tmp_path,
-    )
-    assert_refused((done.returncode, done.stdout + done.stderr), 2, "absent.yaml")
+def test_a_missing_job_file_is_named(command: Callable[..., tuple[int, str]]) -> None:
+    assert_refused(command("run", "absent.yaml"), 2, "absent.yaml")

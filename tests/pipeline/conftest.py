@@ -53,37 +53,42 @@ FRAME = Frame(2, 3, Affine(2.0, 2.0, 0.5, 0.5))
 MakeChunk = Callable[..., LabeledChunk]
 
 
+def labeled_chunk(
+    persons: Sequence[int | None],
+    *,
+    index: int = 0,
+    last: bool = True,
+    seg_problems: Sequence[Problem | None] | None = None,
+    first: int | None = None,
+) -> LabeledChunk:
+    """A chunk of samples with the given numbers of persons; None is a quarantined sample.
+
+    The first sample is that of the chunk, unless another one is given.
+    """
+    start = index * CHUNK_SAMPLES if first is None else first
+    samples = tuple(sample(start + i, count) for i, count in enumerate(persons))
+    found = tuple(
+        PreparedPerson(i, number, np.array([i, number, 10, 20], np.float32), None)
+        for i, count in enumerate(persons)
+        for number in range(count or 0)
+    )
+    rows = tuple(i for i, count in enumerate(persons) if count is not None)
+    return LabeledChunk(
+        ChunkHeader(SHARD.shard_id, index, start, start + len(samples), last),
+        samples,
+        found,
+        {
+            "seg": TaskRows(seg_labels(start, rows, seg_problems), rows),
+            "pose": TaskRows(pose_labels(len(found)), tuple(range(len(found)))),
+        },
+        {"label": 0.5},
+    )
+
+
 @pytest.fixture
 def make_chunk() -> MakeChunk:
-    """Build a chunk of samples with the given numbers of persons; None is a quarantined sample."""
-
-    def make(
-        persons: Sequence[int | None],
-        *,
-        index: int = 0,
-        last: bool = True,
-        seg_problems: Sequence[Problem | None] | None = None,
-    ) -> LabeledChunk:
-        start = index * CHUNK_SAMPLES
-        samples = tuple(sample(start + i, count) for i, count in enumerate(persons))
-        found = tuple(
-            PreparedPerson(i, number, np.array([i, number, 10, 20], np.float32), None)
-            for i, count in enumerate(persons)
-            for number in range(count or 0)
-        )
-        rows = tuple(i for i, count in enumerate(persons) if count is not None)
-        return LabeledChunk(
-            ChunkHeader(SHARD.shard_id, index, start, start + len(samples), last),
-            samples,
-            found,
-            {
-                "seg": TaskRows(seg_labels(start, rows, seg_problems), rows),
-                "pose": TaskRows(pose_labels(len(found)), tuple(range(len(found)))),
-            },
-            {"label": 0.5},
-        )
-
-    return make
+    """`labeled_chunk`."""
+    return labeled_chunk
 
 
 def sample(index: int, persons: int | None) -> PreparedSample:

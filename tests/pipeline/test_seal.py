@@ -10,7 +10,8 @@ import pytest
 import zarr
 
 from sapiens_batch.errors import ProtocolError
-from sapiens_batch.job.spec import parse_spec
+from sapiens_batch.job.manifest import ShardTodo
+from sapiens_batch.job.spec_file import parse_spec
 from sapiens_batch.pipeline.context import JobContext
 from sapiens_batch.pipeline.seal import seal_shard
 from sapiens_batch.pipeline.write import ChunkWriter
@@ -43,7 +44,7 @@ def test_a_sealed_shard_has_one_table_file_and_arrays_that_zarr_opens(
         writer.write(make_chunk([None, 1], index=1)),
         writer.write(make_chunk([1, 0, 2, 1], index=0, last=False)),
     ]
-    commit = seal_shard(context, SHARD, receipts)
+    commit = seal_shard(context, ShardTodo(SHARD, frozenset()), receipts)
     assert commit.num_samples == 6
     assert (commit.counts.ok, commit.counts.empty, commit.counts.quarantined) == (4, 1, 1)
     images = pq.read_table(tmp_path / commit.tables["images"].key)
@@ -60,7 +61,7 @@ def test_receipts_with_a_gap_are_not_sealed(
 ) -> None:
     receipts = [writer.write(make_chunk([1], index=1))]
     with pytest.raises(ProtocolError):
-        seal_shard(context, SHARD, receipts)
+        seal_shard(context, ShardTodo(SHARD, frozenset()), receipts)
     assert not list(context.store.list(keys.COMMITS))
 
 
@@ -68,8 +69,8 @@ def test_two_drivers_that_seal_the_same_shard_agree_on_one_commit(
     context: JobContext, writer: ChunkWriter, make_chunk: MakeChunk
 ) -> None:
     receipts = [writer.write(make_chunk([1, 2]))]
-    first = seal_shard(context, SHARD, receipts)
-    assert seal_shard(context, SHARD, receipts) == first
+    first = seal_shard(context, ShardTodo(SHARD, frozenset()), receipts)
+    assert seal_shard(context, ShardTodo(SHARD, frozenset()), receipts) == first
     tables = {info.key for info in context.store.list(keys.TABLES)}
     assert tables == {table.key for table in first.tables.values()}
 
@@ -80,13 +81,13 @@ def test_a_lost_part_without_a_commit_is_told(
     receipt = writer.write(make_chunk([1]))
     context.store.delete(receipt.parts["images"].key)
     with pytest.raises(ProtocolError, match="lost part"):
-        seal_shard(context, SHARD, [receipt])
+        seal_shard(context, ShardTodo(SHARD, frozenset()), [receipt])
 
 
 def test_an_empty_shard_is_sealed_with_an_empty_table(
     context: JobContext, writer: ChunkWriter, make_chunk: MakeChunk, tmp_path: Path
 ) -> None:
-    commit = seal_shard(context, SHARD, [writer.write(make_chunk([]))])
+    commit = seal_shard(context, ShardTodo(SHARD, frozenset()), [writer.write(make_chunk([]))])
     assert commit.num_samples == 0
     assert pq.read_table(tmp_path / commit.tables["images"].key).num_rows == 0
     text = (tmp_path / keys.commit(SHARD.shard_id)).read_text()

@@ -98,10 +98,11 @@ def test_an_attempt_that_died_before_its_receipt_is_taken_over(
     store: Store,
     make_chunk: MakeChunk,
     monkeypatch: pytest.MonkeyPatch,
-    tmp_path: object,
+    tmp_path_factory: pytest.TempPathFactory,
 ) -> None:
-    monkeypatch.setenv(faults.FAULTS_VARIABLE, "after-parts=raise")
-    monkeypatch.setenv(faults.TOKENS_VARIABLE, str(tmp_path))
+    folder = tmp_path_factory.mktemp("faults")
+    monkeypatch.setenv(faults.FAULTS_VARIABLE, str(folder))
+    faults.arm(folder, "after-parts", "raise")
     with pytest.raises(faults.InjectedFaultError):
         writer.write(make_chunk([1, None]))
     receipt = writer.write(make_chunk([1, None]))

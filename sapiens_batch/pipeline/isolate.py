@@ -1,0 +1,150 @@
+"""A chunk that keeps failing, labeled sample by sample in a process that may die.
+
+The process decodes and labels one sample at a time, on the device that the stage uses. A sample
+that ends it twice, hangs it, or fails on its own becomes a quarantined row; the others get their
+labels. Processes are reused from sample to sample, because loading models takes long, and replaced
+when they die. What the process does is in `isolated_process`.
+
+Invariant: the chunk leaves with as many samples as it came with (I1).
+"""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import signal
+import subprocess
+import sys
+from dataclasses import replace
+from typing import Any
+
+from sapiens_batch.images.exchange import receive, send
+from sapiens_batch.pipeline.cells import ChunkHeader, LabeledChunk, PreparedSample, SuspectChunk
+from sapiens_batch.pipeline.isolated_process import READY, Setup
+from sapiens_batch.pipeline.join import join_chunks
+from sapiens_batch.records import Chunk, Problem, Sample, Status
+
+CRASH = "crash"
+TIMEOUT = "timeout"
+
+LOAD_TIMEOUT_S = 1800.0
+"""Seconds that loading the models may take, from a slow disk."""
+
+_COMMAND = (sys.executable, "-m", "sapiens_batch.pipeline.isolated_process")
+_TRIES = 2
+"""A process can also die of what an earlier sample did to it, or for want of memory: only a sample
+that ends a fresh one as well is blamed."""
+
+
+def isolate(suspect: SuspectChunk, setup: Setup, timeout_s: float) -> LabeledChunk:
+    """Label a chunk sample by sample.
+
+    Args:
+        suspect: The chunk, with its encoded samples.
+        setup: How the process prepares and labels.
+        timeout_s: Seconds that one sample may take.
+
+    Raises:
+        SapiensBatchError: The models cannot be loaded; no sample is to blame for that.
+        RuntimeError: The process does not start.
+    """
+    with contextlib.closing(_Worker(setup, timeout_s)) as worker:
+        answers = [
+            _label_alone(replace(suspect.chunk, start=sample.index, samples=(sample,)), worker)
+            for sample in suspect.chunk.samples
+        ]
+    header = replace(suspect.header, isolated=True)
+    parts = [
+        _quarantined(header, sample, answer) if isinstance(answer, Problem) else answer
+        for sample, answer in zip(suspect.chunk.samples, answers, strict=True)
+    ]
+    return join_chunks(header, setup.context.schemas, parts)
+
+
+def _label_alone(chunk: Chunk, worker: _Worker) -> LabeledChunk | Problem:
+    for _ in range(_TRIES - 1):
+        answer = worker.label(chunk)
+        if not isinstance(answer, Problem) or answer.reason != CRASH:
+            return answer
+    return worker.label(chunk)
+
+
+def _quarantined(header: ChunkHeader, sample: Sample, problem: Problem) -> LabeledChunk:
+    digest = None if sample.encoded is None else hashlib.sha256(sample.encoded).hexdigest()
+    bare = replace(sample, encoded=None)
+    row = PreparedSample(bare, Status.QUARANTINED, problem, content_sha256=digest)
+    return LabeledChunk(header, (row,), (), {}, {})
+
+
+class _Worker:
+    """A process that labels single samples, started when there is none."""
+
+    def __init__(self, setup: Setup, timeout_s: float) -> None:
+        self._setup = setup
+        self._timeout_s = timeout_s
+        self._process: subprocess.Popen[bytes] | None = None
+
+    def label(self, chunk: Chunk) -> LabeledChunk | Problem:
+        """Label the single sample of a chunk, or say what became of it."""
+        (sample,) = chunk.samples
+        process = self._process or self._start()
+        try:
+            answer: LabeledChunk | Problem = _ask(process, chunk, self._timeout_s)
+        except TimeoutError:
+            self.close()
+            return Problem(
+                TIMEOUT,
+                f"{sample.key}: decoding and labeling it alone took more than "
+                f"{self._timeout_s:g} s; raise errors.sample_timeout_s if it is sound, then retry",
+            )
+        except (EOFError, BrokenPipeError):
+            ending = _ending(process)
+            self.close()
+            return Problem(
+                CRASH, f"{sample.key}: decoding or labeling it alone ends its process ({ending})"
+            )
+        return answer
+
+    def close(self) -> None:
+        """End the process, if there is one."""
+        process, self._process = self._process, None
+        if process is None:
+            return
+        process.kill()
+        process.wait()
+        for pipe in (process.stdin, process.stdout):
+            if pipe is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    pipe.close()
+
+    def _start(self) -> subprocess.Popen[bytes]:
+        self._process = process = subprocess.Popen(
+            _COMMAND,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            # workers may find the package by paths that were added while they ran
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+        )
+        try:
+            answer = _ask(process, self._setup, LOAD_TIMEOUT_S)
+        except (EOFError, BrokenPipeError) as error:
+            raise RuntimeError(
+                f"the process for single samples does not start: {_ending(process)}"
+            ) from error
+        if isinstance(answer, Exception):
+            raise answer
+        if answer != READY:
+            raise RuntimeError("the process for single samples spoke out of turn")
+        return process
+
+
+def _ask(process: subprocess.Popen[bytes], message: object, timeout_s: float) -> Any:
+    assert process.stdin is not None and process.stdout is not None
+    send(process.stdin.fileno(), message)
+    return receive(process.stdout.fileno(), timeout_s=timeout_s)
+
+
+def _ending(process: subprocess.Popen[bytes]) -> str:
+    code = process.wait()
+    return f"exit status {code}" if code >= 0 else signal.Signals(-code).name

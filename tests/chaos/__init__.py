@@ -1,0 +1,1 @@
+"""Jobs that are made to fail, at named points and at random."""
