@@ -210,9 +210,11 @@ def _show_summary(summary: JobSummary) -> None:
         )
     table = _account(summary.committed_shards, summary.num_shards, summary.counts, summary.reasons)
     if summary.damaged_shards:
-        table.add_row("damaged shards", f"{summary.damaged_shards}")
-    table.add_row("labels", summary.output)
+        table.add_row("noted shards", f"{summary.damaged_shards}", "`status` shows what was noted")
     console.print(table)
+    console.print(f"labels in {summary.output}", soft_wrap=True)
+    if summary.counts.samples:
+        console.print(f"look at them: sapiens-batch preview {summary.output}", soft_wrap=True)
     if summary.demo:
         console.print("[yellow]demo weights: these labels are random and mean nothing[/]")
     if summary.over_budget:
