@@ -155,10 +155,18 @@ class JobStates(RuleBasedStateMachine):
         if position < SHARDS[number]:
             self.mended.add((shard(number).shard_id, position))
 
+    @rule(pick=st.integers(0, 10))
+    @precondition(lambda self: bool(self.seen))
+    def mend_between_attempts(self, pick: int) -> None:
+        """An attempt dies after its arrays; the next one can label a sample more than they hold."""
+        self.label("after-arrays", pick, 0)
+        self.mended.add((self.seen[pick % len(self.seen)].shard.shard_id, 1))
+        self.label(None, pick, 0)
+
     @rule()
     def retry(self) -> None:
         """Somebody orders the quarantined samples to be labeled again."""
-        order_retry(self.manifest, reasons=["decode"])
+        order_retry(self.manifest, reasons=["decode", "storage"])
 
     @rule(number=st.integers(0, 1), kind=st.sampled_from(("images", "seg")))
     def lose(self, number: int, kind: str) -> None:
