@@ -2,13 +2,17 @@
 PYTHON ?= python3
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 
-.PHONY: quickstart test lint chaos soak clean
+.PHONY: quickstart test test-all lint chaos soak clean
 
 quickstart: .venv-run/ready
 	.venv-run/bin/sapiens-batch run jobs/quickstart.yaml
 
 test: .venv/ready
 	.venv/bin/pytest
+
+# The slow tests too.
+test-all: .venv/ready
+	.venv/bin/pytest -m 'slow or not slow'
 
 lint: .venv/ready
 	.venv/bin/ruff check .

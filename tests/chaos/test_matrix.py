@@ -43,6 +43,7 @@ def test_a_job_whose_workers_die_at_every_point_ends_like_an_undisturbed_one(are
     check_whole(job, arena.expected)
 
 
+@pytest.mark.slow
 def test_a_job_whose_driver_is_killed_again_and_again_ends_like_an_undisturbed_one(
     arena: Arena,
 ) -> None:
@@ -59,6 +60,8 @@ def test_two_drivers_of_one_job_waste_work_and_change_nothing(arena: Arena) -> N
     two_drivers(arena)
 
 
-@pytest.mark.parametrize("point", ["after-arrays", "after-parts"])
+@pytest.mark.parametrize(
+    "point", ["after-arrays", pytest.param("after-parts", marks=pytest.mark.slow)]
+)
 def test_a_writer_that_outlives_its_driver_changes_nothing(arena: Arena, point: str) -> None:
     zombie(arena, point)

@@ -87,6 +87,7 @@ def test_a_chunk_whose_driver_was_killed_again_and_again_is_just_labeled(arena: 
     check_whole(job, arena.expected)
 
 
+@pytest.mark.slow
 def test_workers_that_are_replaced_after_every_other_chunk_lose_nothing(arena: Arena) -> None:
     place = Place(arena.place.corpus, f"{arena.place.output}/recycled")
     job = make_job(place, runtime={"actor_max_chunks": 2, "worker_max_chunks": 2})

@@ -12,7 +12,9 @@ from tests.chaos.jobs import DRIVER_TIMEOUT_S, check_whole, run_here, start_driv
 from tests.chaos.matrix import Arena
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+@pytest.mark.parametrize(
+    "number", [signal.SIGTERM, pytest.param(signal.SIGINT, marks=pytest.mark.slow)]
+)
 def test_a_signal_ends_a_job_with_exit_code_5_and_nothing_torn(
     arena: Arena, number: signal.Signals
 ) -> None:

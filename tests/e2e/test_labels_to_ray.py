@@ -14,6 +14,7 @@ from tests.labelset.built_job import SHARDS, seg_row, write_job
 pytestmark = pytest.mark.usefixtures("ray_cluster")
 
 
+@pytest.mark.slow
 def test_a_ray_dataset_has_a_row_for_every_labeled_sample(tmp_path: Path) -> None:
     write_job(open_store(str(tmp_path)))
     dataset = open_labels(str(tmp_path)).to_ray(["seg", "pose"], "num_persons > 0")
