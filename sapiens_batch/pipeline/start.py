@@ -13,7 +13,7 @@ from importlib.metadata import version
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from sapiens_batch.errors import DriftError
+from sapiens_batch.errors import DriftError, SpecError
 from sapiens_batch.job import schema as schema_json
 from sapiens_batch.job.digest import differences, digest
 from sapiens_batch.job.manifest import JobDocument, Manifest
@@ -59,7 +59,7 @@ def resolve(spec: JobSpec) -> ResolvedJob:
     """Find the weights and list the input of a job; nothing is written.
 
     Raises:
-        SpecError: The terms of some weights were not accepted.
+        SpecError: The terms of some weights were not accepted, or a task cannot be stored.
         DependencyError: An optional package that the spec needs is not installed.
         WeightsError: A checkpoint is missing, damaged or of the wrong shape.
         InputError: The input cannot be listed, or there is none.
@@ -67,6 +67,7 @@ def resolve(spec: JobSpec) -> ResolvedJob:
     from sapiens_batch.labeler import describe  # torch: a driver of a known job does without
 
     tasks = describe(spec.tasks, accepted=spec.accept_licences)
+    _check_arrays(tasks)
     shards = make_source(spec.source).plan()
     digest_fields = spec.digest_fields(
         {name: task.checkpoint.digest for name, task in tasks.items()},
@@ -74,6 +75,15 @@ def resolve(spec: JobSpec) -> ResolvedJob:
         detector_digest=detector_digest(spec.persons_section),
     )
     return ResolvedJob(spec, tasks, tuple(islice(shards, spec.source.limit)), digest_fields)
+
+
+def _check_arrays(tasks: Mapping[TaskName, Task]) -> None:
+    for name, task in tasks.items():
+        if task.schema.level is Level.PERSON and task.schema.array is not None:
+            raise SpecError(
+                f"tasks.{name}.region: jobs do not store arrays per person yet; leave it out, "
+                "or label crops with sapiens_batch.labeler.Labeler"
+            )
 
 
 def open_job(job: ResolvedJob) -> tuple[JobContext, Manifest]:
