@@ -6,7 +6,6 @@ whole shard and readers need one commit only. Nothing is written here, and no co
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Sequence
 
 import numpy as np
@@ -15,9 +14,9 @@ import pyarrow.compute as pc
 
 from sapiens_batch.errors import ProtocolError
 from sapiens_batch.job.commit import Commit
-from sapiens_batch.job.receipt import Counts, StoredObject
+from sapiens_batch.job.receipt import StoredObject
 from sapiens_batch.pipeline.cells import ChunkHeader
-from sapiens_batch.records import Array, LabelSchema, Level, Status
+from sapiens_batch.records import Array, LabelSchema, Level
 from sapiens_batch.sinks import parquet, zarr
 from sapiens_batch.storage import MissingObjectError, Store, keys
 
@@ -111,17 +110,3 @@ class EarlierLabels:
             if name is not None and name.chunk == header.index:
                 return found
         return None
-
-
-def account(images: pa.Table, num_persons: int) -> tuple[Counts, dict[str, int]]:
-    """Samples by status, persons, and quarantined samples by reason, from the rows themselves."""
-    rows = list(zip(images["status"].to_pylist(), images["reason"].to_pylist(), strict=True))
-    statuses = Counter(status for status, _ in rows)
-    reasons = Counter(str(reason) for status, reason in rows if status == Status.QUARANTINED)
-    counts = Counts(
-        ok=statuses[Status.OK],
-        empty=statuses[Status.EMPTY],
-        quarantined=statuses[Status.QUARANTINED],
-        persons=num_persons,
-    )
-    return counts, dict(sorted(reasons.items()))

@@ -16,7 +16,7 @@ from sapiens_batch.job.commit import Commit, CommittedArray, build_commit
 from sapiens_batch.job.manifest import ShardTodo
 from sapiens_batch.job.receipt import Receipt, StoredObject
 from sapiens_batch.pipeline.context import JobContext
-from sapiens_batch.pipeline.earlier import EarlierLabels, account, newest_commit
+from sapiens_batch.pipeline.earlier import EarlierLabels, newest_commit
 from sapiens_batch.pipeline.faults import reach
 from sapiens_batch.records import LabelSchema, Level
 from sapiens_batch.sinks import parquet, zarr
@@ -79,7 +79,9 @@ def _make_commit(context: JobContext, todo: ShardTodo, receipts: Sequence[Receip
         rows = _rows_with_base(store, receipts, base)
         files = {level: (parquet.encode(one), one.num_rows) for level, one in rows.items()}
         persons = rows.get(Level.PERSON)
-        counts, reasons = account(rows[Level.IMAGE], 0 if persons is None else persons.num_rows)
+        counts, reasons = parquet.status_counts(
+            rows[Level.IMAGE], 0 if persons is None else persons.num_rows
+        )
     tables = {
         level.table: _store_table(store, todo, level, data, num_rows)
         for level, (data, num_rows) in files.items()

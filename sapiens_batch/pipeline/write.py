@@ -19,7 +19,7 @@ import pyarrow as pa
 from sapiens_batch.errors import ProtocolError
 from sapiens_batch.job.receipt import Receipt, StoredObject, now
 from sapiens_batch.pipeline.cells import ChunkHeader, LabeledChunk
-from sapiens_batch.pipeline.earlier import EarlierLabels, account, newest_commit
+from sapiens_batch.pipeline.earlier import EarlierLabels, newest_commit
 from sapiens_batch.pipeline.faults import reach
 from sapiens_batch.pipeline.tables import array_rows, images_table, persons_table, settle
 from sapiens_batch.records import LabelSchema, Level, Problem, TaskName
@@ -178,7 +178,7 @@ def _receipt(
     arrays: Mapping[str, StoredObject],
     timings_s: Mapping[str, float],
 ) -> Receipt:
-    counts, reasons = account(tables[Level.IMAGE], tables[Level.PERSON].num_rows)
+    counts, reasons = parquet.status_counts(tables[Level.IMAGE], tables[Level.PERSON].num_rows)
     return Receipt(
         shard_id=header.shard_id,
         generation=header.generation,
