@@ -304,7 +304,7 @@ class ColumnField:
 
 @dataclass(frozen=True, slots=True)
 class ArrayField:
-    """The dense array of a task; one row per image or person.
+    """The dense array of a task.
 
     Attributes:
         row_shape: Shape of one row, for example (3, 1024, 768).
@@ -314,6 +314,9 @@ class ArrayField:
         codec: `zstd` for class maps, `blosc` (lz4, byte shuffle) for numeric maps.
         unit: For example `m`; empty where there is none.
         description: One sentence for the array attributes and the docs.
+        rows_per_sample: Rows that are set aside for each sample: 1 for labels of images, the job's
+            `max_persons` for labels of persons. Sample i of a shard has the rows from
+            `i * rows_per_sample` on; those without a label are absent.
     """
 
     row_shape: tuple[int, ...]
@@ -323,6 +326,7 @@ class ArrayField:
     codec: Literal["zstd", "blosc"]
     unit: str = ""
     description: str = ""
+    rows_per_sample: int = 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,7 +1,7 @@
 """clip-retrieval's layout of embeddings: numbered .npy and Parquet files in the same order.
 
-`clip-retrieval index`, autofaiss and embedding readers take the folder as it is. Building an index
-is left to them and to `search`.
+`clip-retrieval index`, autofaiss and embedding readers take the folder as it is. Embeddings of
+persons come with the person's number. Building an index is left to them and to `search`.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ from pydantic import Field
 
 from sapiens_batch.export.base import Exporter, ExportOptions, Labeled, Made, ShardToExport
 from sapiens_batch.labelset import LabelSet
-from sapiens_batch.records import Array
+from sapiens_batch.records import Array, Level
 
 _ROWS = 4096
 
@@ -42,6 +42,7 @@ class ClipRetrievalExporter(Exporter[ClipRetrievalOptions]):
     ) -> None:
         super().__init__(labels, options, origin)
         # clip-retrieval pairs files by name and sorts names: all must have the same length
+        self._of_persons = labels.schemas["embedding"].level is Level.PERSON
         self._digits = max(4, len(str(max(0, len(labels.commits) - 1))))
 
     def shard(self, shard: ShardToExport) -> Iterator[Made]:
@@ -49,10 +50,11 @@ class ClipRetrievalExporter(Exporter[ClipRetrievalOptions]):
         vectors: list[Array] = []
         rows: list[dict[str, Any]] = []
         for sample in shard.samples:
-            vector = sample.labels.row["embedding"]
-            if vector is not None and np.isfinite(vector).all():
-                vectors.append(vector.astype(self.options.dtype))
-                rows.append(self._row(sample))
+            for owner in sample.labels.persons if self._of_persons else (sample.labels.row,):
+                vector = owner["embedding"]
+                if vector is not None and np.isfinite(vector).all():
+                    vectors.append(vector.astype(self.options.dtype))
+                    rows.append({**self._row(sample), "person": owner.get("person")})
         if not rows:
             return
         number = f"{shard.number:0{self._digits}d}"
@@ -63,7 +65,10 @@ class ClipRetrievalExporter(Exporter[ClipRetrievalOptions]):
     def _schema(self) -> pa.Schema:
         text = ("image_path", "key", "shard_id", *self.labels.job.extra_columns)
         fields: list[pa.Field[Any]] = [pa.field(name, pa.string()) for name in text]
-        return pa.schema([*fields, pa.field("index", pa.int64())])
+        fields.append(pa.field("index", pa.int64()))
+        if self._of_persons:
+            fields.append(pa.field("person", pa.int32()))
+        return pa.schema(fields)
 
     def _row(self, sample: Labeled) -> dict[str, Any]:
         extra = {name: sample.labels.row[name] for name in self.labels.job.extra_columns}

@@ -133,7 +133,7 @@ class CocoExporter(Exporter[CocoOptions]):
                 pieces["keypoints"].add(record | _visible_points(xy, visible))
                 pieces["results"].add(_result(record, person, xy, scores))
             if self._instances is not None and mask is not None:
-                found = self._instances.annotation(mask, person["bbox"])
+                found = self._instances.annotation(sample.labels, person, mask)
                 if found is not None:
                     pieces["instances"].add(record | found)
 

@@ -1,26 +1,23 @@
 """COCO masks from part masks: one instance a person, and the parts as a panoptic PNG.
 
-Part masks belong to the image, not to a person. A person's instance is defined as the foreground
-inside the person's box; where boxes overlap, pixels count for each of them.
+Where part masks belong to the image, a person's instance is defined as the foreground inside the
+person's box; where boxes overlap, pixels count for each of them. Where they belong to persons it is
+the foreground of the person's own mask.
 """
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
-from sapiens_batch.export.maps import (
-    NO_CLASS,
-    background_class,
-    encode_png,
-    inside_box,
-    is_foreground,
-)
+from sapiens_batch.export.maps import NO_CLASS, encode_png, inside_box, is_foreground
+from sapiens_batch.labelset import SampleLabels
 from sapiens_batch.labelset.masks import bounding_box, encode_rle
-from sapiens_batch.records import Array, LabelSchema
+from sapiens_batch.labelset.overlay import background_class
+from sapiens_batch.labelset.sample import Row
+from sapiens_batch.records import Array, LabelSchema, Level
 
 
 class InstanceMasks:
@@ -30,25 +27,37 @@ class InstanceMasks:
         schema: Label schema of `seg`.
     """
 
-    description = "foreground of the part mask inside the person's box, as RLE"
-
     def __init__(self, schema: LabelSchema) -> None:
         self._schema = schema
+        self._of_persons = schema.level is Level.PERSON
 
-    def annotation(self, mask: Array, box: Sequence[float]) -> dict[str, Any] | None:
+    @property
+    def description(self) -> str:
+        """What an instance is."""
+        if self._of_persons:
+            return "foreground of the person's own part mask, as RLE"
+        return "foreground of the part mask inside the person's box, as RLE"
+
+    def annotation(self, labels: SampleLabels, person: Row, mask: Array) -> dict[str, Any] | None:
         """Segmentation, area and box of one person.
 
         Args:
-            mask: (height, width) uint8 classes of the image.
-            box: COCO xywh of the person.
+            labels: The sample.
+            person: The person's row.
+            mask: (height, width) uint8 classes of the image, all persons together.
 
         Returns:
-            Fields of a COCO annotation, or None where the box holds no foreground.
+            Fields of a COCO annotation, or None where the person has no foreground.
         """
-        height, width = mask.shape
-        rows, columns = inside_box(box, (height, width))
-        own = np.zeros((height, width), bool)
-        own[rows, columns] = is_foreground(mask[rows, columns], self._schema)
+        if self._of_persons:
+            found = labels.to_source("seg", person["person"])
+            if found is None:
+                return None
+            own = is_foreground(found, self._schema)
+        else:
+            rows, columns = inside_box(person["bbox"], mask.shape)
+            own = np.zeros(mask.shape, bool)
+            own[rows, columns] = is_foreground(mask[rows, columns], self._schema)
         bounds = bounding_box(own)
         if bounds is None:
             return None

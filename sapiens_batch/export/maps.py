@@ -11,8 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 from PIL import Image
 
-from sapiens_batch.labelset import SampleLabels, resample
-from sapiens_batch.records import Affine, Array, LabelSchema
+from sapiens_batch.labelset import SampleLabels
+from sapiens_batch.labelset.overlay import background_class
+from sapiens_batch.records import Array, LabelSchema
 
 NO_CLASS = 255
 """Stands in class masks where there is no label."""
@@ -32,12 +33,6 @@ def class_mask(labels: SampleLabels) -> Array | None:
     return labels.to_source("seg") if "seg" in labels.schemas else None
 
 
-def background_class(schema: LabelSchema) -> int:
-    """The class that means "no person": the one called background, else the first."""
-    names = [str(name).lower() for name in schema.metadata.get("classes") or ()]
-    return names.index("background") if "background" in names else 0
-
-
 def is_foreground(mask: Array, schema: LabelSchema) -> Array:
     """(height, width) bool: pixels of any class but the background."""
     inside: Array = (mask != background_class(schema)) & (mask != NO_CLASS)
@@ -46,17 +41,10 @@ def is_foreground(mask: Array, schema: LabelSchema) -> Array:
 
 def depth_mm(labels: SampleLabels) -> Array | None:
     """(height, width) uint16 distance along the optical axis in mm; None where unlabeled."""
-    points = labels.array("pointmap") if "pointmap" in labels.schemas else None
+    points = labels.to_source("pointmap") if "pointmap" in labels.schemas else None
     if points is None:
         return None
-    metres = resample.to_source(
-        points[2].astype(np.float32),
-        Affine(*(float(value) for value in labels.row["pointmap_affine"])),
-        (labels.row["height"], labels.row["width"]),
-        interpolation="bilinear",
-        fill_value=np.nan,
-    )
-    millimetres = metres * 1000
+    millimetres = points[2].astype(np.float32) * 1000
     usable = np.isfinite(millimetres) & (millimetres > 0)
     depth: Array = np.where(usable, np.clip(np.rint(millimetres), 1, MAX_DEPTH_MM), NO_DEPTH)
     return depth.astype(np.uint16)

@@ -1,7 +1,8 @@
 """PLY point clouds: metric points of each sample, with the photo's colours, without background.
 
 Binary little-endian, as every viewer reads it. Points are those of the stored frame, in the
-camera's frame: x right, y down, z forward, in metres.
+camera's frame: x right, y down, z forward, in metres. Points that were labeled person by person
+stay apart: each person was seen by a camera of its own.
 """
 
 from __future__ import annotations
@@ -14,7 +15,8 @@ from pydantic import Field
 
 from sapiens_batch.export.base import Exporter, ExportOptions, Labeled, Made, ShardToExport
 from sapiens_batch.export.maps import class_mask, is_foreground
-from sapiens_batch.records import Affine, Array
+from sapiens_batch.labelset.sample import Row
+from sapiens_batch.records import Affine, Array, Level
 
 GREY = (180, 180, 180)
 """Colour of points where no photo is taken along."""
@@ -31,7 +33,7 @@ class PlyOptions(ExportOptions):
 
 
 class PlyExporter(Exporter[PlyOptions]):
-    """`points/`, one file a sample."""
+    """`points/`, one file a sample, or one a person."""
 
     name = "ply"
     options_type = PlyOptions
@@ -40,20 +42,24 @@ class PlyExporter(Exporter[PlyOptions]):
 
     def shard(self, shard: ShardToExport) -> Iterator[Made]:
         """The clouds of a shard; samples without a point have none."""
+        of_persons = self.schemas["pointmap"].level is Level.PERSON
         for sample in shard.samples:
-            cloud = self._cloud(sample)
-            if cloud is not None and len(cloud):
-                key = f"points/{shard.number:06d}/{sample.name}.ply"
-                yield Made(key, _encode(cloud, self.origin["warning"]), len(cloud))
+            name = f"points/{shard.number:06d}/{sample.name}"
+            for owner in sample.labels.persons if of_persons else (sample.labels.row,):
+                person = owner.get("person")
+                cloud = self._cloud(sample, owner, person)
+                if cloud is not None and len(cloud):
+                    key = f"{name}.ply" if person is None else f"{name}.{person}.ply"
+                    yield Made(key, _encode(cloud, self.origin["warning"]), len(cloud))
 
-    def _cloud(self, sample: Labeled) -> Array | None:
+    def _cloud(self, sample: Labeled, owner: Row, person: int | None) -> Array | None:
         """(n,) structured x, y, z, red, green, blue."""
-        points = sample.labels.array("pointmap")
+        points = sample.labels.array("pointmap", person)
         if points is None:
             return None
         stride = self.options.stride
         points = points[:, ::stride, ::stride].astype(np.float32)
-        rows, columns = self._source_pixels(sample, points.shape[-2:])
+        rows, columns = self._source_pixels(sample.size, owner, points.shape[-2:])
         keep = np.isfinite(points).all(axis=0)
         mask = class_mask(sample.labels) if self.options.region == "foreground" else None
         if mask is not None:
@@ -68,10 +74,12 @@ class PlyExporter(Exporter[PlyOptions]):
             cloud[name] = colours[keep, channel]
         return cloud
 
-    def _source_pixels(self, sample: Labeled, shape: tuple[int, ...]) -> tuple[Array, Array]:
+    def _source_pixels(
+        self, size: tuple[int, int], owner: Row, shape: tuple[int, ...]
+    ) -> tuple[Array, Array]:
         """Rows and columns of the source that the frame's rows and columns lie on."""
-        affine = Affine(*(float(value) for value in sample.labels.row["pointmap_affine"]))
-        height, width = sample.size
+        affine = Affine(*(float(value) for value in owner["pointmap_affine"]))
+        height, width = size
         frame_rows, frame_columns = (np.arange(count) * self.options.stride for count in shape)
         rows = np.rint(affine.scale_y * frame_rows + affine.offset_y).astype(int)
         columns = np.rint(affine.scale_x * frame_columns + affine.offset_x).astype(int)

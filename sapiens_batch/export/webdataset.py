@@ -20,7 +20,7 @@ from sapiens_batch.export.base import Exporter, ExportOptions, Labeled, Made, Sh
 from sapiens_batch.export.maps import class_mask, depth_mm, encode_png
 from sapiens_batch.export.records import as_json, image_values, person_values
 from sapiens_batch.export.spool import Spool
-from sapiens_batch.records import Array
+from sapiens_batch.records import Array, Level
 
 # numbers that are arrays have a member of their own
 _AS_ARRAYS = ("embedding", "embedding_raw", "keypoints", "keypoint_scores")
@@ -76,7 +76,8 @@ class WebDatasetExporter(Exporter[WebDatasetOptions]):
         if depth is not None:
             yield "depth.npy", _npy(depth)
         if self.options.normals and "normal" in self.schemas:
-            normals = sample.labels.array("normal")
+            of_persons = self.schemas["normal"].level is Level.PERSON
+            normals = (sample.labels.to_source if of_persons else sample.labels.array)("normal")
             if normals is not None:
                 yield "normal.npy", _npy(normals)
 

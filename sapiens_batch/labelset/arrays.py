@@ -54,6 +54,7 @@ class LabelArray:
         self._commits = commits
         self._whole_objects = whole_objects
         self._last_object: tuple[str, bytes] = ("", b"")
+        self._last_array: tuple[CommittedArray | None, dict[int, StoredObject]] = (None, {})
 
     def __getitem__(self, place: tuple[str, int | slice | Array]) -> Array:
         """One row (*row_shape) that was labeled, or several as `select` gives them.
@@ -82,12 +83,13 @@ class LabelArray:
             ProtocolError: A stored object is damaged.
         """
         array = self._array(shard_id)
-        num_rows = self._commits[shard_id].num_samples if array is None else array.shape[0]
+        num_samples = self._commits[shard_id].num_samples
+        num_rows = num_samples * self.field.rows_per_sample if array is None else array.shape[0]
         wanted = np.arange(num_rows)[rows]
         found = np.full((len(wanted), *self.field.row_shape), self.field.fill_value, self.dtype)
         if array is None:
             return found
-        objects = array_objects(array)
+        objects = self._objects(array)
         chunks = wanted // array.shard_rows
         for chunk in np.unique(chunks).tolist():
             if chunk not in objects:
@@ -95,9 +97,9 @@ class LabelArray:
             places = np.flatnonzero(chunks == chunk)
             positions = (wanted[places] % array.shard_rows).tolist()
             values = self._read_several(objects[chunk], positions, array.shard_rows)
-            for place, value in zip(places.tolist(), values, strict=True):
-                if value is not None:
-                    found[place] = value
+            for place, position in zip(places.tolist(), positions, strict=True):
+                if position in values:
+                    found[place] = values[position]
         return found
 
     @property
@@ -123,7 +125,7 @@ class LabelArray:
         if not 0 <= row < array.shape[0]:
             raise IndexError(f"row {row} of an array of {array.shape[0]} rows, shard {shard_id}")
         chunk, position = divmod(row, array.shard_rows)
-        stored = array_objects(array).get(chunk)
+        stored = self._objects(array).get(chunk)
         return None if stored is None else self._read(stored, position, array.shard_rows)
 
     def rows(self, shard_id: str) -> Iterator[tuple[int, Array]]:
@@ -136,40 +138,49 @@ class LabelArray:
         array = self._array(shard_id)
         if array is None:
             return
-        for chunk, stored in sorted(array_objects(array).items()):
-            data = self._store.read(stored.key)
-            for position in range(array.shard_rows):
-                row = self._decode(stored, data, position, array.shard_rows)
-                if row is not None:
-                    yield chunk * array.shard_rows + position, row
+        for chunk, stored in sorted(self._objects(array).items()):
+            for position, row in self._decode(stored, array.shard_rows):
+                yield chunk * array.shard_rows + position, row
 
     def _array(self, shard_id: str) -> CommittedArray | None:
         if shard_id not in self._commits:
             raise KeyError(f"shard {shard_id!r} is not committed in {self._store.uri}")
         return self._commits[shard_id].arrays.get(self.task)
 
+    def _objects(self, array: CommittedArray) -> Mapping[int, StoredObject]:
+        if self._last_array[0] is not array:
+            self._last_array = (array, array_objects(array))
+        return self._last_array[1]
+
     def _read_several(
         self, stored: StoredObject, positions: Sequence[int], shard_rows: int
-    ) -> list[Array | None]:
-        if len(positions) < WHOLE_OBJECT_ROWS:
-            return [self._read(stored, position, shard_rows) for position in positions]
-        data = self._store.read(stored.key)
-        return [self._decode(stored, data, position, shard_rows) for position in positions]
+    ) -> dict[int, Array]:
+        """Rows of an object that were labeled, by position."""
+        if len(positions) >= WHOLE_OBJECT_ROWS:
+            return dict(self._decode(stored, shard_rows, positions))
+        found = {position: self._read(stored, position, shard_rows) for position in positions}
+        return {position: row for position, row in found.items() if row is not None}
 
     def _decode(
-        self, stored: StoredObject, data: bytes, position: int, shard_rows: int
-    ) -> Array | None:
+        self, stored: StoredObject, shard_rows: int, positions: Sequence[int] | None = None
+    ) -> Iterator[tuple[int, Array]]:
+        data = self._read_object(stored)
         try:
-            return zarr.decode_row(self.field, data, position, shard_rows)
+            yield from zarr.decode_rows(self.field, data, shard_rows, positions)
         except ValueError as error:
             raise _damaged(stored, error) from error
 
+    def _read_object(self, stored: StoredObject) -> bytes:
+        if not self._whole_objects:
+            return self._store.read(stored.key)
+        held = self._last_object
+        if held[0] != stored.key:
+            self._last_object = held = (stored.key, self._store.read(stored.key))
+        return held[1]
+
     def _read(self, stored: StoredObject, position: int, shard_rows: int) -> Array | None:
         if self._whole_objects:
-            held = self._last_object
-            if held[0] != stored.key:
-                self._last_object = held = (stored.key, self._store.read(stored.key))
-            return self._decode(stored, held[1], position, shard_rows)
+            return dict(self._decode(stored, shard_rows, [position])).get(position)
         tail = stored.size_bytes - zarr.index_size(shard_rows)
         try:
             index = zarr.parse_index(

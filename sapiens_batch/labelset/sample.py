@@ -15,6 +15,7 @@ import pyarrow as pa
 from sapiens_batch.errors import InputError
 from sapiens_batch.labelset import resample
 from sapiens_batch.labelset.arrays import LabelArray
+from sapiens_batch.labelset.overlay import lay_over
 from sapiens_batch.records import Affine, Array, LabelSchema, Level
 from sapiens_batch.sinks.parquet import column_values
 
@@ -68,11 +69,23 @@ class SampleLabels:
 
         Args:
             task: A task with an array.
-            person: Number of the person, for tasks that label persons.
+            person: Number of the person, for tasks that label persons; None lays the maps of all
+                persons over one another, the first on top (see `overlay.lay_over`).
 
         Raises:
             KeyError, ValueError: As for `array`.
         """
+        schema = self.schemas[task]
+        if schema.array is None or person is not None or schema.level is Level.IMAGE:
+            return self._in_source(task, person)
+        whole: Array | None = None
+        for row in reversed(self.persons):
+            placed = self._in_source(task, row["person"])
+            if placed is not None:
+                whole = placed if whole is None else lay_over(schema, placed, whole)
+        return whole
+
+    def _in_source(self, task: str, person: int | None) -> Array | None:
         values = self.array(task, person)
         if values is None:
             return None
@@ -103,7 +116,8 @@ class SampleLabels:
         Args:
             classes: Names, as in the task's metadata, or numbers.
             task: A task whose array holds classes.
-            person: Number of the person, for tasks that label persons.
+            person: Number of the person, for tasks that label persons; None means all of them,
+                which goes with `source` only.
             source: In source pixels rather than on the frame.
 
         Returns:

@@ -77,9 +77,9 @@ class EarlierLabels:
         """Array rows of a chunk with those of these samples added.
 
         Args:
-            schema: A task with an array of image-level labels.
+            schema: A task with an array.
             header: The chunk.
-            rows: Positions in the chunk's outer shard that are labeled anew.
+            rows: Rows in the chunk's outer shard that are labeled anew.
             data: (n, *row_shape) labels for them.
 
         Raises:
@@ -90,15 +90,13 @@ class EarlierLabels:
             return list(rows), data
         shard_rows = self._commit.arrays[schema.task].shard_rows
         encoded = self._store.read(found.key)
-        kept: dict[int, Array] = {}
-        for sample in self._samples:
-            position = sample - header.start
-            try:
-                row = zarr.decode_row(schema.array, encoded, position, shard_rows)
-            except ValueError as error:
-                raise ProtocolError(f"{found.key}: {error}; run `verify --repair`") from error
-            if row is not None:
-                kept[position] = row
+        per_sample = schema.array.rows_per_sample
+        first = [(sample - header.start) * per_sample for sample in self._samples]
+        wanted = [row for start in first for row in range(start, start + per_sample)]
+        try:
+            kept = dict(zarr.decode_rows(schema.array, encoded, shard_rows, wanted))
+        except ValueError as error:
+            raise ProtocolError(f"{found.key}: {error}; run `verify --repair`") from error
         if not kept:
             return list(rows), data
         return [*rows, *kept], np.concatenate([data, np.stack(list(kept.values()))])

@@ -170,13 +170,15 @@ def _describe(
     if schema.array is None:
         raise ProtocolError(f"receipts of shard {shard.key} name an array of task {schema.task}")
     key = keys.array_document(schema.task, shard.shard_id, todo.generation)
-    document = zarr.array_metadata(schema, num_samples, context.chunk_samples)
+    per_sample = schema.array.rows_per_sample
+    num_rows, shard_rows = num_samples * per_sample, context.chunk_samples * per_sample
+    document = zarr.array_metadata(schema, num_rows, shard_rows)
     if not context.store.create(key, document) and context.store.read(key) != document:
         raise ProtocolError(f"{key}: another driver described this array differently")
     return CommittedArray(
         root=keys.array(schema.task, shard.shard_id, todo.generation),
-        shape=(num_samples, *schema.array.row_shape),
-        shard_rows=context.chunk_samples,
+        shape=(num_rows, *schema.array.row_shape),
+        shard_rows=shard_rows,
         metadata=StoredObject.describe(key, document),
         chunks=tuple(chunks),
     )

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import platform
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from itertools import islice
 from typing import TYPE_CHECKING, Any
@@ -21,7 +21,7 @@ from sapiens_batch.job.plan import PlanDrift, compare, write_plan
 from sapiens_batch.job.spec import JobSpec
 from sapiens_batch.persons.detector import detector_digest
 from sapiens_batch.pipeline.context import JobContext
-from sapiens_batch.records import Level, Shard, TaskName
+from sapiens_batch.records import LabelSchema, Level, Shard, TaskName
 from sapiens_batch.sources import make_source, selection_digest
 from sapiens_batch.storage import keys, open_store
 
@@ -30,6 +30,8 @@ if TYPE_CHECKING:
     from sapiens_batch.tasks.base import Task
 
 SHOWN_DIFFERENCES = 20
+MAX_CHUNK_ROWS = 2**18
+"""Rows of an array object; its index takes 16 bytes for each, whether it is labeled or not."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +49,12 @@ class ResolvedJob:
     tasks: Mapping[TaskName, Task]
     shards: tuple[Shard, ...]
     digest_fields: Mapping[str, Any]
+
+    @property
+    def schemas(self) -> dict[TaskName, LabelSchema]:
+        """Label schemas of the tasks, with the rows that the job sets aside for a sample."""
+        max_persons = self.spec.persons_section.max_persons
+        return {name: _with_rows(task.schema, max_persons) for name, task in self.tasks.items()}
 
     @property
     def finds_persons(self) -> bool:
@@ -67,7 +75,7 @@ def resolve(spec: JobSpec) -> ResolvedJob:
     from sapiens_batch.labeler import describe  # torch: a driver of a known job does without
 
     tasks = describe(spec.tasks, accepted=spec.accept_licences)
-    _check_arrays(tasks)
+    _check_array_rows(spec, tasks)
     shards = make_source(spec.source).plan()
     digest_fields = spec.digest_fields(
         {name: task.checkpoint.digest for name, task in tasks.items()},
@@ -77,12 +85,22 @@ def resolve(spec: JobSpec) -> ResolvedJob:
     return ResolvedJob(spec, tasks, tuple(islice(shards, spec.source.limit)), digest_fields)
 
 
-def _check_arrays(tasks: Mapping[TaskName, Task]) -> None:
+def _with_rows(schema: LabelSchema, max_persons: int) -> LabelSchema:
+    if schema.array is None or schema.level is Level.IMAGE:
+        return schema
+    return replace(schema, array=replace(schema.array, rows_per_sample=max_persons))
+
+
+def _check_array_rows(spec: JobSpec, tasks: Mapping[TaskName, Task]) -> None:
+    chunk_samples, max_persons = spec.output.chunk_samples, spec.persons_section.max_persons
+    if chunk_samples * max_persons <= MAX_CHUNK_ROWS:
+        return
     for name, task in tasks.items():
         if task.schema.level is Level.PERSON and task.schema.array is not None:
             raise SpecError(
-                f"tasks.{name}.region: jobs do not store arrays per person yet; leave it out, "
-                "or label crops with sapiens_batch.labeler.Labeler"
+                f"tasks.{name}: arrays of persons have persons.max_persons {max_persons} x "
+                f"output.chunk_samples {chunk_samples} rows per stored object, at most "
+                f"{MAX_CHUNK_ROWS} are possible; make one of the two smaller"
             )
 
 
@@ -106,7 +124,7 @@ def open_job(job: ResolvedJob) -> tuple[JobContext, Manifest]:
     context = JobContext(
         spec=job.spec,
         checkpoints={name: task.checkpoint for name, task in job.tasks.items()},
-        schemas={name: task.schema for name, task in job.tasks.items()},
+        schemas=job.schemas,
         task_views={name: task.view_spec for name, task in job.tasks.items()},
         finds_persons=job.finds_persons,
         spec_digest=spec_digest,
@@ -120,7 +138,7 @@ def _document(job: ResolvedJob, spec_digest: str, capabilities: dict[str, object
         name=job.spec.name,
         spec={**job.spec.public_dict(), "digest_fields": job.digest_fields},
         spec_digest=spec_digest,
-        schemas=tuple(schema_json.to_json(task.schema) for task in job.tasks.values()),
+        schemas=tuple(schema_json.to_json(schema) for schema in job.schemas.values()),
         extra_columns=tuple(job.spec.source.columns),
         capabilities=capabilities,
         licences={

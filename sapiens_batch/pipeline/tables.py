@@ -7,6 +7,7 @@ quarantined keeps its row, loses its labels and its persons, and has no row in a
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -17,6 +18,7 @@ import pyarrow as pa
 from sapiens_batch.pipeline.cells import LabeledChunk, TaskRows
 from sapiens_batch.records import (
     Array,
+    ArrayField,
     ColumnField,
     LabelSchema,
     Level,
@@ -67,16 +69,17 @@ def labeled_entries(chunk: LabeledChunk, schema: LabelSchema) -> list[int]:
 
 
 def array_rows(chunk: LabeledChunk, schema: LabelSchema) -> tuple[list[int], Array]:
-    """Positions in the chunk's outer shard and the data (n, *row_shape) of one task's array.
+    """Rows in the chunk's outer shard and the data (n, *row_shape) of one task's array.
 
     Raises:
         ValueError: The task has no array.
     """
     labeled = chunk.labels[schema.task]
-    if labeled.labels.array is None:
+    if schema.array is None or labeled.labels.array is None:
         raise ValueError(f"task {schema.task} has no array")
     entries = labeled_entries(chunk, schema)
-    rows = [row - chunk.header.start for row in _row_numbers(chunk, schema, entries)]
+    first = chunk.header.start * schema.array.rows_per_sample
+    rows = [row - first for row in _row_numbers(chunk, schema, schema.array, entries)]
     return rows, labeled.labels.array[entries]
 
 
@@ -167,7 +170,7 @@ def _task_values(
     if schema.array is not None:
         frames = [labeled.labels.frames[entry] for entry in entries]
         row, height, width, affine = schema.row_columns
-        yield row, np.array(_row_numbers(chunk, schema, entries), np.int64)
+        yield row, np.array(_row_numbers(chunk, schema, schema.array, entries), np.int64)
         yield height, np.array([frame.height for frame in frames], np.int32)
         yield width, np.array([frame.width for frame in frames], np.int32)
         yield affine, np.array([f.to_source.as_row() for f in frames], np.float64).reshape(-1, 4)
@@ -175,12 +178,29 @@ def _task_values(
         yield column, np.asarray(labeled.labels.columns[column.name])[list(entries)]
 
 
-def _row_numbers(chunk: LabeledChunk, schema: LabelSchema, entries: Sequence[int]) -> list[int]:
-    """Rows of some entries in the shard's array: the sample's index, for labels of images."""
+def _row_numbers(
+    chunk: LabeledChunk, schema: LabelSchema, array: ArrayField, entries: Sequence[int]
+) -> list[int]:
+    """Rows of some entries in the shard's array; they follow from the sample alone (I7)."""
     owners = [chunk.labels[schema.task].rows[entry] for entry in entries]
     if schema.level is Level.IMAGE:
         return [chunk.samples[owner].sample.index for owner in owners]
-    return [chunk.header.start + owner for owner in owners]
+    places = _places(chunk)
+    samples = [chunk.samples[chunk.persons[owner].sample].sample.index for owner in owners]
+    return [
+        index * array.rows_per_sample + places[owner]
+        for index, owner in zip(samples, owners, strict=True)
+    ]
+
+
+def _places(chunk: LabeledChunk) -> list[int]:
+    """For each person how many persons of its sample before it were not refused."""
+    counts: Counter[int] = Counter()
+    places = []
+    for person in chunk.persons:
+        places.append(counts[person.sample])
+        counts[person.sample] += person.status == "ok"
+    return places
 
 
 def _scatter(

@@ -34,7 +34,7 @@ class ChunkWriter:
         store: The job directory.
         schemas: Label schemas of the job.
         extra_columns: Source columns that the `images` table keeps.
-        chunk_samples: Samples per chunk, which is rows per outer shard of an array.
+        chunk_samples: Samples per chunk.
     """
 
     def __init__(
@@ -106,7 +106,8 @@ class ChunkWriter:
                 rows, data = earlier.add_rows(schema, header, rows, data)
             if not rows:
                 continue
-            encoded = zarr.encode_shard(schema.array, rows, data, self._chunk_samples)
+            shard_rows = self._chunk_samples * schema.array.rows_per_sample
+            encoded = zarr.encode_shard(schema.array, rows, data, shard_rows)
             key = keys.array_chunk(
                 schema.task,
                 header.shard_id,
@@ -117,19 +118,13 @@ class ChunkWriter:
             num_rows = len(rows)
             if not self._store.create(key, encoded):
                 encoded = self._store.read(key)
-                present = self._adopted_rows(encoded, key)
-                chunk = settle(chunk, self._schemas, _conflicts(chunk, rows, present, key))
+                present = _adopted_rows(encoded, key, shard_rows)
+                missing = [row // schema.array.rows_per_sample for row in rows if not present[row]]
+                chunk = settle(chunk, self._schemas, _conflicts(chunk, missing, key))
                 num_rows = sum(present)
             stored[schema.task] = StoredObject.describe(key, encoded, rows=num_rows)
             reach("mid-arrays")
         return stored, chunk
-
-    def _adopted_rows(self, encoded: bytes, key: str) -> list[bool]:
-        """Which rows an earlier attempt's object holds."""
-        try:
-            return zarr.present_rows(encoded, self._chunk_samples)
-        except ValueError as error:
-            raise ProtocolError(f"{key}: an earlier attempt left garbage: {error}") from error
 
     def _tables(self, chunk: LabeledChunk, earlier: EarlierLabels | None) -> dict[Level, pa.Table]:
         """The rows of the whole chunk, by table."""
@@ -157,17 +152,29 @@ class ChunkWriter:
         return parts
 
 
-def _conflicts(
-    chunk: LabeledChunk, rows: Sequence[int], present: Sequence[bool], key: str
-) -> dict[int, Problem]:
-    """Samples that this attempt labeled and the object of an earlier one does not hold."""
+def _adopted_rows(encoded: bytes, key: str, shard_rows: int) -> list[bool]:
+    """Which rows an earlier attempt's object holds."""
+    try:
+        return zarr.present_rows(encoded, shard_rows)
+    except ValueError as error:
+        raise ProtocolError(f"{key}: an earlier attempt left garbage: {error}") from error
+
+
+def _conflicts(chunk: LabeledChunk, missing: Sequence[int], key: str) -> dict[int, Problem]:
+    """Problems of the samples that this attempt labeled and an earlier one's object lacks.
+
+    Args:
+        chunk: The chunk.
+        missing: Those samples, counted from the first of the chunk.
+        key: The object.
+    """
     message = f"{key}: an earlier attempt stored no row for this sample; retry the sample"
     problem = Problem("storage.row_conflict", message)
-    missing = {chunk.header.start + row for row in rows if not present[row]}
+    indices = {chunk.header.start + position for position in missing}
     return {
         position: problem
         for position, sample in enumerate(chunk.samples)
-        if sample.sample.index in missing
+        if sample.sample.index in indices
     }
 
 

@@ -54,7 +54,8 @@ def dimension(labels: LabelSet, column: str) -> int:
     if column not in vectors:
         raise InputError(
             f"job {labels.job.name!r} has no column of vectors {column!r} in `images`; it has "
-            f"{', '.join(vectors) or 'none'}: label the corpus with the task `embedding`"
+            f"{', '.join(vectors) or 'none'}: label the corpus with the task `embedding`, without "
+            "`region: person`"
         )
     return int(schema.field(column).type.list_size)
 

@@ -14,6 +14,7 @@ import cv2
 import numpy as np
 
 from sapiens_batch.labelset import SampleLabels, resample
+from sapiens_batch.labelset.overlay import lay_over
 from sapiens_batch.labelset.sample import Row
 from sapiens_batch.records import Affine, Array, Level
 from sapiens_batch.sheets import maps
@@ -219,8 +220,7 @@ class _Drawing:
         for row in reversed(self._sample.persons):
             placed = self._placed(task, int(row["person"]))
             if placed is not None and whole is not None:
-                fill = schema.array.fill_value if schema.array is not None else 0
-                placed = np.where(_labeled(placed, fill), placed, whole)
+                placed = lay_over(schema, placed, whole)
             whole = whole if placed is None else placed
         return whole
 
@@ -270,11 +270,6 @@ def _resized(picture: Array, size: tuple[int, int]) -> Array:
     interpolation = cv2.INTER_AREA if shrinks else cv2.INTER_CUBIC
     resized: Array = cv2.resize(picture, size[::-1], interpolation=interpolation)
     return resized
-
-
-def _labeled(values: Array, fill: float) -> Array:
-    labeled: Array = np.isfinite(values) if np.isnan(fill) else values != fill
-    return labeled
 
 
 def _grey_levels() -> list[list[int]]:

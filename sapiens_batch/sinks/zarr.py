@@ -9,7 +9,7 @@ labels equal the fill value. Where objects lie is left to `storage.keys`.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
 import google_crc32c
@@ -96,14 +96,25 @@ def present_rows(data: bytes, shard_rows: int) -> list[bool]:
     return [bool(size != _ABSENT) for size in index[:, 1]]
 
 
-def decode_row(field: ArrayField, data: bytes, row: int, shard_rows: int) -> Array | None:
-    """One row (*row_shape) of a shard object, or None where it was not labeled.
+def decode_rows(
+    field: ArrayField, data: bytes, shard_rows: int, rows: Iterable[int] | None = None
+) -> Iterator[tuple[int, Array]]:
+    """Rows of a shard object that were labeled, each with its number and (*row_shape) values.
+
+    Args:
+        field: What the array is.
+        data: The object.
+        shard_rows: Rows of a whole shard.
+        rows: The rows to look for; all by default.
 
     Raises:
         ValueError: The object is damaged.
     """
-    found = row_range(parse_index(data, shard_rows), row)
-    return None if found is None else decode_inner(field, data[found[0] : found[1]])
+    index = parse_index(data, shard_rows)
+    for row in range(shard_rows) if rows is None else rows:
+        found = row_range(index, row)
+        if found is not None:
+            yield row, decode_inner(field, data[found[0] : found[1]])
 
 
 def decode_inner(field: ArrayField, piece: bytes) -> Array:
@@ -129,7 +140,7 @@ def array_metadata(schema: LabelSchema, num_rows: int, shard_rows: int) -> bytes
 
     Args:
         schema: The task's label schema.
-        num_rows: Rows of the array: samples of the shard for image labels.
+        num_rows: Rows of the array: samples of the shard, times rows per sample.
         shard_rows: Rows per outer shard.
 
     Raises:
@@ -153,6 +164,7 @@ def array_metadata(schema: LabelSchema, num_rows: int, shard_rows: int) -> bytes
             METADATA_KEY: describe(
                 task=schema.task,
                 level=str(schema.level),
+                rows_per_sample=field.rows_per_sample,
                 unit=field.unit,
                 description=field.description,
                 metadata=dict(schema.metadata),

@@ -106,9 +106,12 @@ def test_a_missing_image_column_names_the_columns_that_exist(run: Run, tmp_path:
     assert_refused(run(source=source), 2, "image", "picture", "id")
 
 
-def test_arrays_per_person_are_refused_before_anything_starts(run: Run) -> None:
-    outcome = run(tasks={"seg": {"checkpoint": "demo", "region": "person"}})
-    assert_refused(outcome, 2, "tasks.seg.region", "arrays per person")
+def test_arrays_with_too_many_rows_for_persons_are_refused_before_anything_starts(run: Run) -> None:
+    outcome = run(
+        tasks={"seg": {"checkpoint": "demo", "region": "person"}},
+        persons={"from": "source", "max_persons": 200_000},
+    )
+    assert_refused(outcome, 2, "tasks.seg", "persons.max_persons 200000", "output.chunk_samples")
 
 
 def test_a_missing_job_file_is_named(command: Callable[..., tuple[int, str]]) -> None:

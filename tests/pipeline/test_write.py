@@ -67,8 +67,8 @@ def test_an_array_object_holds_the_labeled_rows_only(
     data = store.read(receipt.arrays["seg"].key)
     assert zarr.present_rows(data, CHUNK_SAMPLES) == [True, False, True, False]
     assert SEG.array is not None
-    row = zarr.decode_row(SEG.array, data, 2, CHUNK_SAMPLES)
-    np.testing.assert_array_equal(row, np.full((2, 3), 2))
+    found = dict(zarr.decode_rows(SEG.array, data, CHUNK_SAMPLES))
+    np.testing.assert_array_equal(found[2], np.full((2, 3), 2))
 
 
 def test_a_label_that_failed_quarantines_the_image_and_drops_its_persons(

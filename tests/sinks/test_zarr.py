@@ -113,10 +113,10 @@ def test_a_labeled_row_that_equals_the_fill_value_is_present() -> None:
     data = np.full((1, 8, 6), 255, np.uint8)
     encoded = zarr.encode_shard(SEG.array, [2], data, SHARD_ROWS)
     assert zarr.present_rows(encoded, SHARD_ROWS) == [False, False, True, False]
-    assert zarr.decode_row(SEG.array, encoded, 1, SHARD_ROWS) is None
-    row = zarr.decode_row(SEG.array, encoded, 2, SHARD_ROWS)
-    assert row is not None
-    np.testing.assert_array_equal(row, data[0])
+    ((row, values),) = zarr.decode_rows(SEG.array, encoded, SHARD_ROWS)
+    assert row == 2
+    np.testing.assert_array_equal(values, data[0])
+    assert list(zarr.decode_rows(SEG.array, encoded, SHARD_ROWS, [0, 1])) == []
 
 
 @settings(max_examples=40, deadline=None)
@@ -135,9 +135,10 @@ def test_any_presence_survives_encoding(
     encoded = zarr.encode_shard(schema.array, [rows[i] for i in order], values[order], len(present))
     assert zarr.present_rows(encoded, len(present)) == present
     assert encoded == zarr.encode_shard(schema.array, rows, values, len(present))
+    found = dict(zarr.decode_rows(schema.array, encoded, len(present)))
+    assert list(found) == rows
     for position, row in enumerate(rows):
-        found = zarr.decode_row(schema.array, encoded, row, len(present))
-        np.testing.assert_array_equal(found, values[position])
+        np.testing.assert_array_equal(found[row], values[position])
 
 
 def test_a_row_is_reached_by_two_ranges() -> None:
