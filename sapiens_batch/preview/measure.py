@@ -1,7 +1,7 @@
 """How far the labels of one sample in two jobs are apart, task by task.
 
-Numbers only; pairing samples is left to `labelset.joined`, drawing to `differences`. Maps of the
-second job are brought to the frame of the first. A measure that does not apply is left out.
+Numbers only; pairing samples is left to `labelset.joined`, drawing to `differences`. Maps of both
+jobs are brought to one grid. A measure that does not apply is left out.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import numpy as np
 
 from sapiens_batch.labelset import SampleLabels, resample
 from sapiens_batch.records import Affine, Array, Level
+from sapiens_batch.sheets.maps import NO_CLASS
 
 # Two boxes that overlap less are two persons.
 _MIN_BOX_IOU: Final = 0.5
@@ -74,10 +75,17 @@ def measure_pair(
 
 
 def paired_maps(first: SampleLabels, second: SampleLabels, task: str) -> tuple[Array, Array] | None:
-    """A task's arrays of both jobs, (..., h, w) on the first one's frame, or None."""
+    """A task's arrays of both jobs, (..., h, w) on one grid, or None.
+
+    The grid is the first one's frame, or the source's where labels are those of persons, who are
+    laid over one another.
+    """
     schemas = (first.schemas.get(task), second.schemas.get(task))
-    if any(one is None or one.array is None or one.level is Level.PERSON for one in schemas):
+    if any(one is None or one.array is None for one in schemas):
         return None
+    if any(one is not None and one.level is Level.PERSON for one in schemas):
+        whole = first.to_source(task), second.to_source(task)
+        return None if whole[0] is None or whole[1] is None else (whole[0], whole[1])
     mine, other = first.array(task), second.array(task)
     if mine is None or other is None or 0 in mine.shape or 0 in other.shape:
         return None
@@ -159,6 +167,10 @@ def _embedding(first: Array | None, second: Array | None) -> dict[str, float]:
 
 
 def _masks(first: Array, second: Array) -> dict[str, float]:
+    known = (first != NO_CLASS) & (second != NO_CLASS)
+    if not known.any():
+        return {}
+    first, second = first[known], second[known]
     classes = np.union1d(np.unique(first), np.unique(second))
     ious = [
         float(((first == one) & (second == one)).sum() / ((first == one) | (second == one)).sum())

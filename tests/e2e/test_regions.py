@@ -16,6 +16,7 @@ from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.labeler import Labeler
 from sapiens_batch.labelset import LabelSet, open_labels
 from sapiens_batch.pipeline.run import run_job
+from sapiens_batch.preview.compare import CompareOptions, compare_labels
 from sapiens_batch.records import Level
 from sapiens_batch.samples import build
 from sapiens_batch.storage import open_store
@@ -102,6 +103,14 @@ def test_nothing_is_labeled_outside_the_boxes(labels: LabelSet) -> None:
 
 def test_the_job_verifies(job: Path) -> None:
     assert check_job(Manifest.open(open_store(str(job)))).findings == ()
+
+
+def test_a_job_compared_with_itself_does_not_differ(job: Path) -> None:
+    manifest = Manifest.open(open_store(str(job)))
+    found = compare_labels(LabelSet(manifest), LabelSet(manifest), CompareOptions())
+    means = {name: spread.mean for name, spread in found.spreads.items()}
+    assert (means["mask_iou"], means["mask_agreement"], means["depth_m"]) == (1, 1, 0)
+    assert means["normal_degrees"] < 2  # stored in float16
 
 
 def test_formats_take_labels_of_persons(job: Path, tmp_path: Path) -> None:
