@@ -1,8 +1,9 @@
-"""Precision and recall of the bundled detector on photos in which every person is annotated.
+"""Precision and recall of a detector on photos in which every person is annotated.
 
-`python benchmarks/detector.py FOLDER [--model MODEL]`, with a `manifest.json` that lists `photos`
-of `file`, `people` (each with a COCO `box`) and `every_person_annotated`. A box is found if one of
-at least half overlap, not matched already, has the highest score left. One threshold, no tuning.
+`python benchmarks/detector.py FOLDER [--model MODEL] [--person-class N]`, with a `manifest.json`
+that lists `photos` of `file`, `people` (each with a COCO `box`) and `every_person_annotated`. A box
+is found if one of at least half overlap, not matched already, has the highest score left. One
+threshold, no tuning.
 """
 
 from __future__ import annotations
@@ -47,8 +48,9 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("folder", type=Path)
     parser.add_argument("--model", default="movenet")
+    parser.add_argument("--person-class", type=int, help="for an .onnx file without names")
     arguments = parser.parse_args()
-    detector = {"model": arguments.model}
+    detector = {"model": arguments.model, "person_class": arguments.person_class}
     finder = make_person_finder(
         PersonsSpec.model_validate({"from": "detector", "detector": detector})
     )

@@ -1,7 +1,7 @@
 """Narrow the weights of an ONNX model to float16: `python scripts/narrow_onnx.py IN OUT`.
 
 Halves a file for bundling. The graph widens each weight again, so it still computes in float32.
-Needs the package `onnx`, which nothing else here does.
+Needs the package `onnx`, which only the tests need besides.
 """
 
 from __future__ import annotations

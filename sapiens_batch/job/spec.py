@@ -134,13 +134,23 @@ class DecodeSpec(_Section):
     )
 
 
+def is_onnx_file(model: str) -> bool:
+    """Whether the name of a detector is that of an ONNX file."""
+    return model.lower().endswith(".onnx")
+
+
 class DetectorSpec(_Section):
     """How persons are found where the source gives no boxes."""
 
     model: str = Field(
         default="movenet",
-        description="`movenet` (bundled, at most 6 persons), or the hub id or folder of a "
-        "transformers object detection model.",
+        description="`movenet` (bundled, at most 6 persons), the hub id or folder of a "
+        "transformers object detection model, or the path or address of an .onnx file.",
+    )
+    person_class: Annotated[int, Field(ge=0)] | None = Field(
+        default=None,
+        description="ONNX files: number of the class `person`. Default: as the file's metadata "
+        "names it, else 0 of 80 classes, 1 of 91, or the only one.",
     )
     revision: str | None = Field(default=None, description="Hub revision.")
     score_threshold: Annotated[float, Field(ge=0, le=1)] | None = Field(
@@ -154,6 +164,14 @@ class DetectorSpec(_Section):
     batch_images: Annotated[int, Field(ge=1)] = Field(
         default=4, description="Images that are decoded and searched at a time."
     )
+
+    @model_validator(mode="after")
+    def _person_class_fits_model(self) -> DetectorSpec:
+        if self.person_class is not None and not is_onnx_file(self.model):
+            raise ValueError(
+                f"person_class: has no effect on {self.model}, only on an .onnx file without names"
+            )
+        return self
 
     @property
     def threshold(self) -> float:

@@ -1,4 +1,4 @@
-"""The contract of a person finder.
+"""The contracts of a person finder, and of a detector that one may use.
 
 Rules that hold for boxes of every origin are in `boxes`, cutting crops is left to `images`, rows to
 the pipeline. Invariant: every box of `Persons.boxes` is finite, of positive size and touches the
@@ -90,3 +90,24 @@ class PersonFinder(ABC):
         They decide how far an image may be reduced while it is decoded, nothing else.
         """
         return None
+
+
+class Detector(ABC):
+    """One way to find persons."""
+
+    @abstractmethod
+    def detect(self, images: Sequence[DecodedImage]) -> list[tuple[Array, Array]]:
+        """Find candidates.
+
+        Args:
+            images: Upright images, possibly reduced.
+
+        Returns:
+            For each image (P, 4) float32 first and last column and row in source pixels, in the
+            order x, y, x, y, and (P,) float32 scores from 0 to 1; no suppression needed.
+        """
+
+    @property
+    @abstractmethod
+    def digest(self) -> str:
+        """Hex sha256 over everything that decides the candidates besides the image."""

@@ -7,41 +7,18 @@ found in an image depends on that image alone (I7).
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache
 
 import numpy as np
 
 from sapiens_batch.images.decoded import DecodedImage
-from sapiens_batch.job.spec import PersonsSpec
-from sapiens_batch.persons.base import PersonFinder, Persons
+from sapiens_batch.job.spec import DetectorSpec, PersonsSpec, is_onnx_file
+from sapiens_batch.persons.base import Detector, PersonFinder, Persons
 from sapiens_batch.persons.boxes import sort_out
+from sapiens_batch.persons.movenet import MOVENET, load_movenet
 from sapiens_batch.persons.nms import suppress
 from sapiens_batch.records import Array, Problem, Sample
-
-MOVENET = "movenet"
-
-
-class Detector(ABC):
-    """One way to find persons."""
-
-    @abstractmethod
-    def detect(self, images: Sequence[DecodedImage]) -> list[tuple[Array, Array]]:
-        """Find candidates.
-
-        Args:
-            images: Upright images, possibly reduced.
-
-        Returns:
-            For each image (P, 4) float32 first and last column and row in source pixels, in the
-            order x, y, x, y, and (P,) float32 scores from 0 to 1; no suppression needed.
-        """
-
-    @property
-    @abstractmethod
-    def digest(self) -> str:
-        """Hex sha256 over everything that decides the candidates besides the image."""
 
 
 class DetectorPersonFinder(PersonFinder):
@@ -56,8 +33,7 @@ class DetectorPersonFinder(PersonFinder):
         self, samples: Sequence[Sample], images: Sequence[DecodedImage]
     ) -> list[Persons | Problem]:
         """See `PersonFinder.find`."""
-        section = self.spec.detector_section
-        found = _loaded(section.model, section.revision).detect(images)
+        found = _detector(self.spec.detector_section).detect(images)
         return [
             _persons(corners, scores, image, self.spec)
             for (corners, scores), image in zip(found, images, strict=True)
@@ -69,28 +45,29 @@ def detector_digest(spec: PersonsSpec) -> str | None:
 
     Raises:
         DependencyError: The extra `detect` is not installed.
-        SpecError: There is no such detector, or it knows no persons.
+        SpecError: There is no such detector, it knows no persons, or its outputs mean nothing here.
     """
     if spec.origin != "detector":
         return None
-    section = spec.detector_section
-    return _loaded(section.model, section.revision).digest
+    return _detector(spec.detector_section).digest
+
+
+def _detector(section: DetectorSpec) -> Detector:
+    return _loaded(section.model, section.revision, section.person_class)
 
 
 @cache
-def _loaded(model: str, revision: str | None) -> Detector:
-    return _loader(model)(model, revision)
-
-
-def _loader(model: str) -> Callable[[str, str | None], Detector]:
-    # imported on use: each needs libraries that the other, and most jobs, do not
+def _loaded(model: str, revision: str | None, person_class: int | None) -> Detector:
     if model == MOVENET:
-        from sapiens_batch.persons.movenet import load_movenet
+        return load_movenet()
+    # imported on use: most jobs need neither
+    if is_onnx_file(model):
+        from sapiens_batch.persons.onnx_detector import load_onnx_detector
 
-        return load_movenet
+        return load_onnx_detector(model, person_class)
     from sapiens_batch.persons.hub_detector import load_hub_detector
 
-    return load_hub_detector
+    return load_hub_detector(model, revision)
 
 
 def _persons(corners: Array, scores: Array, image: DecodedImage, spec: PersonsSpec) -> Persons:

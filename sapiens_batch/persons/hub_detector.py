@@ -16,7 +16,7 @@ import numpy as np
 
 from sapiens_batch.errors import DependencyError, SpecError
 from sapiens_batch.images.decoded import DecodedImage
-from sapiens_batch.persons.detector import Detector
+from sapiens_batch.persons.base import Detector
 from sapiens_batch.records import Array
 
 _PERSON = "person"

@@ -10,19 +10,16 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Sequence
 from importlib import resources
-from typing import TYPE_CHECKING
 
 import cv2
 import numpy as np
 
-from sapiens_batch.errors import DependencyError
 from sapiens_batch.images.decoded import DecodedImage
-from sapiens_batch.persons.detector import Detector
+from sapiens_batch.persons.base import Detector
+from sapiens_batch.persons.onnx_session import open_session
 from sapiens_batch.records import Array
 
-if TYPE_CHECKING:
-    import onnxruntime
-
+MOVENET = "movenet"
 # The size that the model was made for; larger inputs find fewer persons, not more.
 _LONG_SIDE = 256
 _MULTIPLE_OF = 32
@@ -41,7 +38,7 @@ class MoveNetDetector(Detector):
 
     def __init__(self, model: bytes) -> None:
         self._digest = hashlib.sha256(_PREPROCESS_VERSION.encode() + model).hexdigest()
-        self._session = _session(model)
+        self._session = open_session(model, MOVENET)
         self._input = self._session.get_inputs()[0].name
 
     @property
@@ -64,7 +61,7 @@ class MoveNetDetector(Detector):
         return corners.astype(np.float32), found[0][:, _SCORE]
 
 
-def load_movenet(model: str, revision: str | None) -> MoveNetDetector:
+def load_movenet() -> MoveNetDetector:
     """Load the bundled model.
 
     Raises:
@@ -72,20 +69,6 @@ def load_movenet(model: str, revision: str | None) -> MoveNetDetector:
     """
     folder = resources.files("sapiens_batch.persons.models")
     return MoveNetDetector(folder.joinpath("movenet-multipose.onnx").read_bytes())
-
-
-def _session(model: bytes) -> onnxruntime.InferenceSession:
-    try:
-        import onnxruntime
-    except ImportError as error:
-        raise DependencyError(
-            "persons.detector.model: movenet needs onnxruntime, which is not installed; install "
-            "sapiens-batch[detect]"
-        ) from error
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = 1
-    options.inter_op_num_threads = 1
-    return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
 
 
 def _canvas(pixels: Array) -> tuple[Array, int, int]:
