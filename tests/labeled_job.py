@@ -12,12 +12,11 @@ import hashlib
 import io
 import json
 import tarfile
-from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
 
 import cv2
 import numpy as np
@@ -42,11 +41,8 @@ from sapiens_batch.pipeline.write import ChunkWriter
 from sapiens_batch.records import (
     Affine,
     Array,
-    ArrayField,
-    ColumnField,
     Frame,
     LabelSchema,
-    Level,
     Problem,
     Sample,
     Shard,
@@ -57,9 +53,9 @@ from sapiens_batch.records import (
 from sapiens_batch.sources import make_source
 from sapiens_batch.storage import open_store
 from tests import figures
+from tests.label_schemas import EMBEDDING_SIZE, label_schemas, vocabulary
 
 DIGEST = "d" * 64
-EMBEDDING_SIZE = 64
 NUM_CLUSTERS = 6
 PHOTO_CYCLE = ("astronaut", "portraits", "photographer", "astronaut", "cat", "portraits")
 LIMITS = {"decode.truncated": 7, "decode.unknown_format": 13, "label.non_finite": 33}
@@ -123,46 +119,6 @@ def _photo(name: str) -> Array:
     return np.ascontiguousarray(pixels[..., ::-1])
 
 
-@cache
-def vocabulary(name: str) -> dict[str, Any]:
-    """A vocabulary file of the package."""
-    path = files("sapiens_batch.tasks").joinpath("vocab", f"{name}.json")
-    loaded: dict[str, Any] = json.loads(path.read_text())
-    return loaded
-
-
-def label_schemas(row_size: tuple[int, int], *, demo: bool = False) -> dict[TaskName, LabelSchema]:
-    """Schemas with the columns, arrays and metadata that the tasks of the package write."""
-    points, classes = vocabulary("keypoints308"), vocabulary("seg29")
-    model = {"model": "drawn-0.1b", "architecture": "none", "licence": "CC0-1.0", "demo": demo}
-    if demo:
-        model["warning"] = "random weights, labels are meaningless"
-    vector = ColumnField("embedding", "float32", (EMBEDDING_SIZE,), "", "L2-normalised")
-    pose_columns = (
-        ColumnField("keypoints", "float32", (308, 2), "px", "(x, y), NaN if missing"),
-        ColumnField("keypoint_scores", "float32", (308,), "", "peak height"),
-    )
-    areas = (ColumnField("seg_class_pixels", "int32", (29,), "px", "frame pixels per class"),)
-    camera = (
-        ColumnField("pointmap_scale", "float32", (), "", "canonical over actual focal length"),
-        ColumnField("pointmap_focal", "float32", (), "px", "implied focal length"),
-    )
-    mask = ArrayField(row_size, "uint8", 255, ("y", "x"), "zstd", "", "class of each pixel")
-    dense = ArrayField((3, *row_size), "float16", np.nan, ("channel", "y", "x"), "blosc")
-    pose_words = {"keypoints": points["names"]} | {
-        name: points[name] for name in ("skeleton", "flip_pairs", "sigmas")
-    }
-    seg_words = {"classes": classes["names"], "palette_rgb": classes["palette_rgb"]}
-    image, person = Level.IMAGE, Level.PERSON
-    return {
-        "embedding": LabelSchema("embedding", image, (vector,), None, model),
-        "pose": LabelSchema("pose", person, pose_columns, None, model | pose_words),
-        "seg": LabelSchema("seg", image, areas, mask, model | seg_words),
-        "normal": LabelSchema("normal", image, (), dense, model),
-        "pointmap": LabelSchema("pointmap", image, camera, replace(dense, unit="m"), model),
-    }
-
-
 def make_labeled_job(
     path: Path,
     *,
@@ -196,7 +152,28 @@ def make_labeled_job(
     spec = _spec(path, folder, chunk_samples, tasks)
     every = label_schemas(row_size, demo=demo)
     schemas = {task: every[task] for task in tasks}
-    store = open_store(str(path))
+    label_corpus(spec, schemas, num_samples, shard_samples, seeds=(seed, label_seed))
+    return path
+
+
+def label_corpus(
+    spec: JobSpec,
+    schemas: Mapping[TaskName, LabelSchema],
+    num_samples: int,
+    shard_samples: int,
+    *,
+    seeds: tuple[int, int] = (0, 0),
+) -> None:
+    """Make a job over what `write_corpus` wrote, wherever the spec says that both lie.
+
+    Args:
+        spec: The job.
+        schemas: What is labeled.
+        num_samples: Samples of the corpus.
+        shard_samples: Samples per tar.
+        seeds: Decide the pictures, and the noise on the labels.
+    """
+    store = open_store(spec.output.uri, spec.output.storage_options)
     job = JobDocument(
         name=spec.name,
         spec=spec.public_dict(),
@@ -215,8 +192,7 @@ def make_labeled_job(
     for number, shard in enumerate(shards):
         first = number * shard_samples
         count = min(shard_samples, num_samples - first)
-        _label_shard(context, shard, first, count, seed, label_seed)
-    return path
+        _label_shard(context, shard, first, count, *seeds)
 
 
 def write_corpus(folder: Path, num_samples: int, shard_samples: int, seed: int) -> None:

@@ -54,7 +54,7 @@ def curate(
         values["balance"] = {"clusters": clusters, "samples": samples}
     address = JobAddress.parse(job)
     chosen = select(LabelSet(address.open()), parse_recipe(values), index_folder(address, index))
-    saved = save_selection(chosen, output)
+    saved = save_selection(chosen, output, address.storage_options)
     if as_json:
         print(json.dumps({"uri": saved, **chosen.made}, ensure_ascii=False))
     else:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from sapiens_batch.sheets.groups import keypoint_groups, side_of
-from tests.labeled_job import vocabulary
+from tests.label_schemas import vocabulary
 
 
 @pytest.mark.parametrize("name", ["keypoints308", "keypoints133"])
