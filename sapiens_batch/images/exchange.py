@@ -20,7 +20,7 @@ import numpy as np
 
 from sapiens_batch.records import Array
 
-_LENGTH = struct.Struct("<I")
+_LENGTH = struct.Struct("<Q")
 _GROWTH_BYTES = 4 * 2**20
 
 
@@ -96,7 +96,7 @@ def receive(descriptor: int, *, timeout_s: float | None = None) -> Any:
 
 
 def _read_exactly(descriptor: int, size_bytes: int, deadline: float | None) -> bytes:
-    data = b""
+    data = bytearray()
     while len(data) < size_bytes:
         if deadline is not None:
             _wait(descriptor, deadline)
@@ -104,7 +104,7 @@ def _read_exactly(descriptor: int, size_bytes: int, deadline: float | None) -> b
         if not part:
             raise EOFError("the pipe is closed")
         data += part
-    return data
+    return bytes(data)
 
 
 def _wait(descriptor: int, deadline: float) -> None:

@@ -2,7 +2,8 @@
 
 A row costs two ranged reads, of the index and of the row's own bytes; the rest of the object stays
 where it is. Many rows of one object are read with the object. Cropping rows to their frame is left
-to `sample`, whole arrays to any Zarr library.
+to `sample`, whole arrays to any Zarr library. Which rows are labeled is for the tables to say: an
+object may also hold one of a sample that was quarantined after all.
 """
 
 from __future__ import annotations
@@ -71,7 +72,7 @@ class LabelArray:
         return found
 
     def select(self, shard_id: str, rows: slice | Array) -> Array:
-        """Several rows of a shard, stacked: (n, *row_shape); fill where a row was not labeled.
+        """Several rows of a shard, stacked: (n, *row_shape); fill where a row is not stored.
 
         Args:
             shard_id: A committed shard.
@@ -129,7 +130,7 @@ class LabelArray:
         return None if stored is None else self._read(stored, position, array.shard_rows)
 
     def rows(self, shard_id: str) -> Iterator[tuple[int, Array]]:
-        """Every labeled row of a shard with its number, reading each object once.
+        """Every stored row of a shard with its number, reading each object once.
 
         Raises:
             KeyError: The shard is not committed.

@@ -7,6 +7,7 @@ job is opened; open it again to see more.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
@@ -57,27 +58,31 @@ class LabelSet:
         shards: What is known of every visible shard, by id, without reading its commit.
         commits: Newest commits by shard id, each read when it is asked for.
         schemas: Label schemas by task.
-        images: One row per sample, sorted within each shard.
-        persons: One row per person.
     """
 
     def __init__(self, manifest: Manifest) -> None:
         self._store = manifest.store
         self.job: JobDocument = manifest.job
-        self.shards: Mapping[str, CommitSummary] = read_summaries(manifest)
-        generations: dict[str, int] = {}
-        files: dict[Level, dict[str, str]] = {level: {} for level in Level}
-        for shard in self.shards.values():
-            generations[shard.shard_id] = shard.generation
-            for level in Level:
-                if level.table in shard.tables:
-                    files[level][shard.tables[level.table].key] = shard.shard_id
-        self.commits: Mapping[str, Commit] = CommitReader(manifest, generations)
+        self._summaries = read_summaries(manifest)
+        self.shards: Mapping[str, CommitSummary] = self._summaries
+        self.commits: Mapping[str, Commit] = CommitReader(manifest, self._summaries.generations())
         self.schemas: Mapping[str, LabelSchema] = {
             schema.task: schema for schema in manifest.job.label_schemas
         }
-        self.images: ds.Dataset = self._dataset(Level.IMAGE, files[Level.IMAGE])
-        self.persons: ds.Dataset = self._dataset(Level.PERSON, files[Level.PERSON])
+        self._table_schemas = {
+            level: table_schema(level, list(self.schemas.values()), self.job.extra_columns)
+            for level in Level
+        }
+
+    @cached_property
+    def images(self) -> ds.Dataset:
+        """One row per sample, sorted within each shard; made when it is first asked for."""
+        return self._dataset(Level.IMAGE)
+
+    @cached_property
+    def persons(self) -> ds.Dataset:
+        """One row per person; made when it is first asked for."""
+        return self._dataset(Level.PERSON)
 
     def __repr__(self) -> str:
         return f"LabelSet({self._store.uri!r}, {len(self.commits)} shards)"
@@ -147,7 +152,7 @@ class LabelSet:
         Raises:
             InputError: The text is no filter.
         """
-        expression = as_expression(wanted, self.images.schema)
+        expression = as_expression(wanted, self._table_schemas[Level.IMAGE])
         arrays = self._arrays(whole_objects=True)
         for shard_id in self.shard_ids(expression):
             rows = table_rows(self.shard_rows(shard_id, Level.IMAGE, expression))
@@ -163,11 +168,7 @@ class LabelSet:
         """Committed shards, sorted; without those that a filter on `shard_id` rules out."""
         if wanted is None or not self.shards:
             return sorted(self.shards)
-        owners = {
-            shard.tables[Level.IMAGE.table].key: shard_id
-            for shard_id, shard in self.shards.items()
-            if Level.IMAGE.table in shard.tables
-        }
+        owners = {key: one for one, key in self._summaries.table_keys(Level.IMAGE.table)}
         return sorted(owners[one.path] for one in self.images.get_fragments(wanted))
 
     def shard_rows(
@@ -190,7 +191,7 @@ class LabelSet:
         """
         if shard_id not in self.shards:
             raise KeyError(f"shard {shard_id!r} is not committed in {self._store.uri}")
-        schema = (self.images if level is Level.IMAGE else self.persons).schema
+        schema = self._table_schemas[level]
         stored = self.shards[shard_id].tables.get(level.table)
         names = schema.names if columns is None else list(columns)
         if stored is None:
@@ -279,19 +280,22 @@ class LabelSet:
             if schema.array
         }
 
-    def _dataset(self, level: Level, owners: Mapping[str, str]) -> ds.Dataset:
-        """The table of a level, from its files and the shards that they belong to."""
-        schema = table_schema(level, list(self.schemas.values()), self.job.extra_columns)
-        named = [(key, ds.field("shard_id") == shard_id) for key, shard_id in owners.items()]
-        if not named:
+    def _dataset(self, level: Level) -> ds.Dataset:
+        """The table of a level; each file takes a kilobyte and a half of memory."""
+        schema = self._table_schemas[level]
+        owner, paths, partitions = ds.field("shard_id"), [], []
+        for shard_id, key in self._summaries.table_keys(level.table):
+            paths.append(key)
+            # lets a filter on shard_id skip the other files without opening them
+            partitions.append(owner == shard_id)
+        if not paths:
             return ds.dataset(pa.Table.from_batches([], schema=schema))
         return ds.FileSystemDataset.from_paths(
-            [key for key, _ in named],
+            paths,
             schema=schema,
             format=ds.ParquetFileFormat(),
             filesystem=arrow_filesystem(self._store),
-            # lets a filter on shard_id skip the other files without opening them
-            partitions=[expression for _, expression in named],
+            partitions=partitions,
         )
 
     def _ambiguous(self, key: str, found: list[dict[str, Any]]) -> InputError:

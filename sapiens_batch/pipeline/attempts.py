@@ -1,9 +1,12 @@
-"""The ledger of attempts: how often a chunk was begun and never came through.
+"""The ledger of attempts: how often a chunk or shard was begun and never came through.
 
 A stage leaves a mark in the store before it works on a chunk. The mark travels on with the chunk
 and is removed when its receipt is there, so what is left counts attempts whose worker or driver
 died, or that failed. It decides only between the usual way and `isolate`; labels are the same.
 Ray would hand a chunk that ends its worker to the next worker for ever: the ledger bounds that.
+
+A read task leaves a mark for its shard, removed when reading ends, with an error as well. It
+decides only between the worker and `read_apart`; what is read is the same.
 """
 
 from __future__ import annotations
@@ -14,6 +17,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sapiens_batch.errors import SapiensBatchError
+from sapiens_batch.job.manifest import ShardTodo
 from sapiens_batch.pipeline.cells import ChunkHeader
 from sapiens_batch.storage import Store, keys
 
@@ -24,7 +28,7 @@ class SuspectChunkError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Attempt:
-    """One attempt at a chunk.
+    """One attempt at a chunk, or to read a shard.
 
     Attributes:
         write_id: Name of its mark.
@@ -37,11 +41,11 @@ class Attempt:
 
 @dataclass(frozen=True, slots=True)
 class AttemptLedger:
-    """The attempts at the chunks of a job.
+    """The attempts at the chunks and shards of a job.
 
     Attributes:
         store: The job directory.
-        max_attempts: Attempts after which a chunk is suspect.
+        max_attempts: Attempts after which a chunk or shard is suspect.
     """
 
     store: Store
@@ -62,11 +66,31 @@ class AttemptLedger:
         self.store.create(_mark(header, write_id), b"")
         if taken_over:
             self.store.delete(_mark(header, taken_over))
-        marks = self.store.list(keys.attempts(header.shard_id, header.index, header.generation))
+        folder = keys.attempts(header.shard_id, header.index, header.generation)
+        return self._count(folder, write_id)
+
+    @contextmanager
+    def reading(self, todo: ShardTodo) -> Iterator[Attempt]:
+        """Leave a mark while a shard is read, and count the others.
+
+        Raises:
+            StorageError: The store refused.
+        """
+        shard_id, generation, write_id = todo.shard.shard_id, todo.generation, uuid.uuid4().hex
+        mark = keys.attempt(shard_id, None, write_id, generation)
+        self.store.create(mark, b"")
+        try:
+            yield self._count(keys.attempts(shard_id, None, generation), write_id)
+        finally:
+            self.store.delete(mark)
+
+    def _count(self, folder: str, write_id: str) -> Attempt:
+        """The attempt whose mark is in a folder, with the number of other marks there."""
+        marks = self.store.list(folder)
         return Attempt(write_id, sum(not info.key.endswith(write_id) for info in marks))
 
     def is_suspect(self, attempt: Attempt) -> bool:
-        """Whether the chunk used up its attempts before this one."""
+        """Whether the chunk or shard used up its attempts before this one."""
         return attempt.num_before >= self.max_attempts
 
     def refuse_suspect(self, header: ChunkHeader, attempt: Attempt) -> None:

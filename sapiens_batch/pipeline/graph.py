@@ -20,6 +20,7 @@ from sapiens_batch.pipeline.attempts import AttemptLedger
 from sapiens_batch.pipeline.cells import Outcome, unpack
 from sapiens_batch.pipeline.context import JobContext
 from sapiens_batch.pipeline.label import LabelChunk, LoadLabeler
+from sapiens_batch.pipeline.read import ShardReader
 from sapiens_batch.pipeline.sizing import (
     LABEL_CPUS,
     PREPARE_CPUS,
@@ -66,7 +67,7 @@ def build(
     )
     # relative addresses mean the driver's folder, which workers do not share
     addressed = with_absolute_addresses(context.spec.source)
-    source = ShardSource(addressed, context.chunk_samples, todo)
+    source = ShardSource(ShardReader(addressed, context.chunk_samples), ledger, todo)
     fixed = {"batch_size": 1, "batch_format": "pyarrow"}
     dataset: ray.data.Dataset = (
         ray.data.read_datasource(

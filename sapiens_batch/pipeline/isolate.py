@@ -12,10 +12,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
-import os
-import signal
 import subprocess
-import sys
 from dataclasses import replace
 from typing import Any
 
@@ -23,6 +20,7 @@ from sapiens_batch.images.exchange import receive, send
 from sapiens_batch.pipeline.cells import ChunkHeader, LabeledChunk, PreparedSample, SuspectChunk
 from sapiens_batch.pipeline.isolated_process import READY, Setup
 from sapiens_batch.pipeline.join import join_chunks
+from sapiens_batch.pipeline.processes import end_process, ending, start_process
 from sapiens_batch.records import Chunk, Problem, Sample, Status
 
 CRASH = "crash"
@@ -31,7 +29,6 @@ TIMEOUT = "timeout"
 LOAD_TIMEOUT_S = 1800.0
 """Seconds that loading the models may take, from a slow disk."""
 
-_COMMAND = (sys.executable, "-m", "sapiens_batch.pipeline.isolated_process")
 _TRIES = 2
 """A process can also die of what an earlier sample did to it, or for want of memory: only a sample
 that ends a fresh one as well is blamed."""
@@ -99,38 +96,26 @@ class _Worker:
                 f"{self._timeout_s:g} s; raise errors.sample_timeout_s if it is sound, then retry",
             )
         except (EOFError, BrokenPipeError):
-            ending = _ending(process)
+            how = ending(process)
             self.close()
             return Problem(
-                CRASH, f"{sample.key}: decoding or labeling it alone ends its process ({ending})"
+                CRASH, f"{sample.key}: decoding or labeling it alone ends its process ({how})"
             )
         return answer
 
     def close(self) -> None:
         """End the process, if there is one."""
         process, self._process = self._process, None
-        if process is None:
-            return
-        process.kill()
-        process.wait()
-        for pipe in (process.stdin, process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.close()
+        if process is not None:
+            end_process(process)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        self._process = process = subprocess.Popen(
-            _COMMAND,
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            # workers may find the package by paths that were added while they ran
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
+        self._process = process = start_process("sapiens_batch.pipeline.isolated_process")
         try:
             answer = _ask(process, self._setup, LOAD_TIMEOUT_S)
         except (EOFError, BrokenPipeError) as error:
             raise RuntimeError(
-                f"the process for single samples does not start: {_ending(process)}"
+                f"the process for single samples does not start: {ending(process)}"
             ) from error
         if isinstance(answer, Exception):
             raise answer
@@ -143,8 +128,3 @@ def _ask(process: subprocess.Popen[bytes], message: object, timeout_s: float) ->
     assert process.stdin is not None and process.stdout is not None
     send(process.stdin.fileno(), message)
     return receive(process.stdout.fileno(), timeout_s=timeout_s)
-
-
-def _ending(process: subprocess.Popen[bytes]) -> str:
-    code = process.wait()
-    return f"exit status {code}" if code >= 0 else signal.Signals(-code).name

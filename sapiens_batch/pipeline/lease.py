@@ -19,6 +19,9 @@ from sapiens_batch.errors import StorageError
 from sapiens_batch.job.receipt import Count, Document, Hex32, now
 from sapiens_batch.storage import MissingObjectError, Store, keys
 
+LOOKS = 5
+"""Times to look for a claim that is renewed while it is looked at: it is under another key then."""
+
 
 @dataclass(frozen=True, slots=True)
 class LeaseTiming:
@@ -68,18 +71,28 @@ class Lease:
 
     def rival(self) -> Claim | None:
         """An older claim that is alive, or None while this driver holds the job."""
+        for _ in range(LOOKS):
+            rivals, gone = self._others()
+            older = [one for one in rivals if (one.since, one.owner) < (self._since, self._owner)]
+            if older:
+                return min(older, key=lambda one: (one.since, one.owner))
+            if not gone:
+                break
+        return None
+
+    def _others(self) -> tuple[list[Claim], bool]:
+        """Claims of others that are alive, and whether one was renewed or given up meanwhile."""
         listed = list(self._listed())
         present_s = max((modified_s for _, _, modified_s in listed), default=0.0)
-        rivals = []
+        found, gone = [], False
         for _, key, modified_s in listed:
             if key == self._key or present_s - modified_s > self._timing.expire_s:
                 continue
             try:
-                rivals.append(Claim.from_bytes(self._store.read(key), key))
-            except MissingObjectError:  # renewed or given up since it was listed
-                continue
-        older = [one for one in rivals if (one.since, one.owner) < (self._since, self._owner)]
-        return min(older, key=lambda one: (one.since, one.owner), default=None)
+                found.append(Claim.from_bytes(self._store.read(key), key))
+            except MissingObjectError:
+                gone = True
+        return found, gone
 
     def renew(self) -> bool:
         """Show that this driver is alive; False when an older claim is alive as well.

@@ -33,7 +33,7 @@ _RECEIPT = re.compile(rf"receipts/{_SHARD}/{_CHUNK}\.json")
 _COMMIT = re.compile(rf"commits/[0-9a-f]{{2}}/{_SHARD}\.json")
 _RELABEL = re.compile(rf"relabel/[0-9a-f]{{2}}/{_SHARD}\.json")
 _SNAPSHOT = re.compile(r"snapshots/(?P<number>\d{8,})-(?P<digest>[0-9a-f]{64})\.parquet")
-_ATTEMPT = re.compile(rf"attempts/{_SHARD}/{_CHUNK}/{_WRITE_ID}")
+_ATTEMPT = re.compile(rf"attempts/{_SHARD}/(?:{_CHUNK}|read)/{_WRITE_ID}")
 _PART = re.compile(rf"parts/(?P<name>[a-z]+)/{_SHARD}/{_CHUNK}-{_WRITE_ID}\.parquet")
 _TABLE = re.compile(rf"tables/(?P<name>[a-z]+)/[0-9a-f]{{2}}/{_SHARD}-{_WRITE_ID}\.parquet")
 _ARRAY_CHUNK = re.compile(
@@ -98,13 +98,14 @@ def receipt(shard_id: str, chunk: int, generation: int = 0) -> str:
     return f"{receipts(shard_id, generation)}{chunk:06d}.json"
 
 
-def attempts(shard_id: str, chunk: int, generation: int = 0) -> str:
-    """The folder of a chunk's attempts."""
-    return f"{ATTEMPTS}{stem(shard_id, generation)}/{chunk:06d}/"
+def attempts(shard_id: str, chunk: int | None, generation: int = 0) -> str:
+    """The folder of a chunk's attempts, or of the attempts to read the shard where it is None."""
+    name = "read" if chunk is None else f"{chunk:06d}"
+    return f"{ATTEMPTS}{stem(shard_id, generation)}/{name}/"
 
 
-def attempt(shard_id: str, chunk: int, write_id: str, generation: int = 0) -> str:
-    """The mark that an attempt at a chunk began."""
+def attempt(shard_id: str, chunk: int | None, write_id: str, generation: int = 0) -> str:
+    """The mark that an attempt at a chunk, or to read the shard, began."""
     return f"{attempts(shard_id, chunk, generation)}{write_id}"
 
 

@@ -10,7 +10,7 @@ import sys
 
 from sapiens_batch.job.manifest import Manifest
 from sapiens_batch.pipeline.label import label_views
-from sapiens_batch.pipeline.source import read_chunks
+from sapiens_batch.pipeline.read import ShardReader
 from sapiens_batch.pipeline.stages import make_preparer
 from sapiens_batch.pipeline.write import ChunkWriter
 from tests.synthetic import Synthetic
@@ -20,7 +20,7 @@ def main() -> None:
     """Label and write the first chunk of the job."""
     context = pickle.load(sys.stdin.buffer)
     todo = Manifest.open(context.store).todo()[0]
-    read = next(read_chunks(context.spec.source, context.chunk_samples, todo))
+    read = next(ShardReader(context.spec.source, context.chunk_samples).read(todo))
     prepared = make_preparer(context).prepare(read.chunk)
     labeled = label_views(prepared, context, Synthetic()(context, None))
     ChunkWriter(context.store, context.schemas, [], context.chunk_samples).write(labeled)

@@ -3,20 +3,27 @@
 from __future__ import annotations
 
 import time
+from pathlib import Path
 
 import pytest
 
 from sapiens_batch.errors import StorageError
 from sapiens_batch.pipeline.lease import Claim, Lease, LeaseTiming, sole_driver
-from sapiens_batch.storage import Store, keys
+from sapiens_batch.storage import LocalStore, Store, keys
+from sapiens_batch.storage.fsspec_store import FsspecStore
 from sapiens_batch.storage.memory import MemoryStore
 
-FAST = LeaseTiming(renew_s=0.05, expire_s=0.5, settle_s=0.01)
+FAST = LeaseTiming(renew_s=0.05, expire_s=1.0, settle_s=0.01)
 
 
-@pytest.fixture
-def store(request: pytest.FixtureRequest) -> Store:
-    return MemoryStore(request.node.name)
+@pytest.fixture(params=["memory", "local", "fsspec"])
+def store(request: pytest.FixtureRequest, tmp_path: Path) -> Store:
+    """Stores without conditional create, with the real clocks of memory and of a file system."""
+    if request.param == "memory":
+        return MemoryStore(request.node.name)
+    if request.param == "local":
+        return LocalStore(tmp_path)
+    return FsspecStore(f"file://{tmp_path}", {"auto_mkdir": True}, conditional_create=False)
 
 
 def test_a_second_driver_is_refused_while_the_first_is_alive(store: Store) -> None:
@@ -62,3 +69,16 @@ def test_a_driver_that_lost_its_claim_is_told(store: Store) -> None:
         older = Claim(since=0, owner="0" * 32, created="")
         store.create(keys.lease(0, older.owner), older.to_bytes())
         assert lost.wait(2.0)
+
+
+def test_a_claim_that_is_renewed_while_it_is_looked_at_is_found() -> None:
+    class BusyStore(MemoryStore):
+        def read(self, key: str) -> bytes:
+            if key == first_key:
+                first.renew()
+            return super().read(key)
+
+    store, first_key = BusyStore("busy"), ""
+    first, second = Lease(store, FAST), Lease(store, FAST)
+    first_key = next(info.key for info in store.list(keys.LEASES))
+    assert second.rival() is not None

@@ -16,6 +16,7 @@ def test_paths_are_those_of_the_format() -> None:
     assert keys.plan_document(12) == "plan/0012.json"
     assert keys.receipt(SHARD, 7) == f"receipts/{SHARD}/000007.json"
     assert keys.attempt(SHARD, 7, WRITE) == f"attempts/{SHARD}/000007/{WRITE}"
+    assert keys.attempt(SHARD, None, WRITE) == f"attempts/{SHARD}/read/{WRITE}"
     assert keys.part("images", SHARD, 7, WRITE) == f"parts/images/{SHARD}/000007-{WRITE}.parquet"
     assert keys.table("persons", SHARD, WRITE) == f"tables/persons/ab/{SHARD}-{WRITE}.parquet"
     assert keys.array_document("seg", SHARD) == f"arrays/seg/ab/{SHARD}.zarr/zarr.json"
@@ -30,6 +31,7 @@ def test_paths_are_those_of_the_format() -> None:
         (keys.receipt(SHARD, 7), ObjectName("receipt", SHARD, 7)),
         (keys.commit(SHARD), ObjectName("commit", SHARD)),
         (keys.attempt(SHARD, 7, WRITE), ObjectName("attempt", SHARD, 7, write_id=WRITE)),
+        (keys.attempt(SHARD, None, WRITE), ObjectName("attempt", SHARD, write_id=WRITE)),
         (keys.part("images", SHARD, 7, WRITE), ObjectName("part", SHARD, 7, "images", WRITE)),
         (keys.table("images", SHARD, WRITE), ObjectName("table", SHARD, None, "images", WRITE)),
         (keys.array_chunk("normal", SHARD, 1234567, 3),
@@ -66,6 +68,7 @@ def test_receipts_and_commits_and_plans_are_parsed() -> None:
         (keys.commit(SHARD, 2), "commit"),
         (keys.relabel_order(SHARD, 2), "relabel"),
         (keys.attempt(SHARD, 7, WRITE, 2), "attempt"),
+        (keys.attempt(SHARD, None, WRITE, 2), "attempt"),
         (keys.part("images", SHARD, 7, WRITE, 2), "part"),
         (keys.table("images", SHARD, WRITE, 2), "table"),
         (keys.array_chunk("normal", SHARD, 3, 3, 2), "array_chunk"),

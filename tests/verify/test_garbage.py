@@ -53,6 +53,7 @@ def test_losers_and_spent_objects_of_committed_shards_go(store: Store) -> None:
         keys.part("images", FIRST, 0, LOST): "spent",
         keys.receipt(FIRST, 0): "spent",
         keys.attempt(FIRST, 0, LOST): "spent",
+        keys.attempt(FIRST, None, LOST): "spent",
     }
     for key in garbage:
         store.create(key, b"x")

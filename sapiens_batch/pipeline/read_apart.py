@@ -1,0 +1,94 @@
+"""A shard that ended every process that read it, read in a process that may die.
+
+The chunks before the place that ends it get their labels. How many samples the rest has is not
+known, so the shard stays open and is reported: no row is invented, none is lost in silence (I1).
+The process is this module, run as `python -m`; it ends when its input does, so it does not outlive
+the worker that started it.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import signal
+import threading
+from collections.abc import Iterator
+
+from sapiens_batch.errors import InputError
+from sapiens_batch.images.exchange import receive, send
+from sapiens_batch.job.manifest import ShardTodo
+from sapiens_batch.pipeline.cells import Outcome, ReadChunk, failure_of
+from sapiens_batch.pipeline.processes import end_process, ending, start_process
+from sapiens_batch.pipeline.read import ShardReader
+
+_END = "end"
+
+
+class ReaderCrashError(InputError):
+    """Reading a shard ends the process that does it, again and again."""
+
+
+def read_apart(
+    reader: ShardReader, todo: ShardTodo, num_before: int
+) -> Iterator[ReadChunk | Outcome]:
+    """Read a shard in a process of its own, as far as that lives.
+
+    Args:
+        reader: Reads it.
+        todo: The shard and what to skip.
+        num_before: Attempts before this one that never came through.
+
+    Yields:
+        The chunks that `ShardReader.read` yields; in the end an `Outcome` with the failure where
+        it raised or the process died.
+    """
+    process = start_process("sapiens_batch.pipeline.read_apart")
+    last = None
+    try:
+        assert process.stdin is not None and process.stdout is not None
+        send(process.stdin.fileno(), (reader, todo))
+        while (record := receive(process.stdout.fileno())) != _END:
+            last = record.header.index if isinstance(record, ReadChunk) else last
+            yield record
+    except (EOFError, BrokenPipeError):
+        error = _crash(todo, num_before, ending(process), last)
+        yield Outcome(None, failure_of(error, todo.shard.shard_id, None, "read"))
+    finally:
+        end_process(process)
+
+
+def _crash(todo: ShardTodo, num_before: int, how: str, last: int | None) -> ReaderCrashError:
+    place = "before its first chunk" if last is None else f"after chunk {last}"
+    return ReaderCrashError(
+        f"shard {todo.shard.key} ({todo.shard.uri}): reading it ended {num_before} workers, and "
+        f"then a process of its own {place} ({how}). The chunks up to there are labeled, the shard "
+        "stays open; mend or replace the object, or take it out of the input"
+    )
+
+
+def serve() -> None:
+    """Read the shard that standard input names; records go to standard output."""
+    requests, answers = os.dup(0), os.dup(1)
+    os.dup2(2, 1)  # what a library prints must not get between the answers
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with contextlib.suppress(EOFError, BrokenPipeError):
+        reader, todo = receive(requests)
+        threading.Thread(target=_follow, args=(requests,), daemon=True).start()
+        try:
+            for chunk in reader.read(todo):
+                send(answers, chunk)
+        except BrokenPipeError:
+            raise
+        except Exception as error:  # the worker boundary: becomes data for the driver
+            send(answers, Outcome(None, failure_of(error, todo.shard.shard_id, None, "read")))
+        send(answers, _END)
+
+
+def _follow(requests: int) -> None:
+    """End with the worker, whatever reading hangs on."""
+    os.read(requests, 1)
+    os._exit(0)
+
+
+if __name__ == "__main__":
+    serve()
