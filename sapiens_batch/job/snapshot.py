@@ -104,7 +104,7 @@ class Summaries(Mapping[str, CommitSummary]):
     """
 
     def __init__(self, table: pa.Table) -> None:
-        ids = [str(one) for one in table.column("shard_id").to_pylist()]
+        ids = _strings(table, "shard_id")
         # a snapshot is sorted, and sorting holds it twice
         if any(before > after for before, after in pairwise(ids)):
             table = table.sort_by("shard_id")
@@ -127,10 +127,26 @@ class Summaries(Mapping[str, CommitSummary]):
     def __len__(self) -> int:
         return len(self._rows)
 
+    def generations(self) -> dict[str, int]:
+        """Generations by shard id, in its order."""
+        column: Any = self._table.column("generation").to_pylist()
+        return dict(zip(self._rows, column, strict=True))
+
+    def table_keys(self, table: str) -> Iterator[tuple[str, str]]:
+        """(shard id, key of the object) of every shard that has rows in a table, in order."""
+        shard_ids = iter(self._rows)
+        for batch in self._table.select(["tables"]).to_batches(max_chunksize=BATCH_ROWS):
+            tables: Any = batch.column(0).to_pylist()
+            for stored in tables:
+                shard_id = next(shard_ids)
+                for one in stored:
+                    if one["table"] == table:
+                        yield shard_id, one["key"]
+
     def to_parquet(self) -> bytes:
         """The bytes of a snapshot; equal summaries give equal bytes."""
         buffer = io.BytesIO()
-        pq.write_table(self._table, buffer, compression="zstd")
+        pq.write_table(self._table.combine_chunks(), buffer, compression="zstd")
         return buffer.getvalue()
 
 
@@ -142,15 +158,8 @@ def read_summaries(manifest: Manifest) -> Summaries:
         StorageError: The store cannot be read.
     """
     committed = manifest.generations()
-    table = _newest_snapshot(manifest.store)
-    rows, known = _current_rows(table, committed)
-    others = {one: generation for one, generation in committed.items() if one not in known}
-    read = (summarize(commit) for commit in manifest.read_commits(others))
-    if len(rows) < table.num_rows:
-        table = table.take(pa.array(rows, pa.int64()))
-    tables = [table]
-    tables += [_encode(batch) for batch in _batches(read)]
-    return Summaries(pa.concat_tables(tables))
+    known = _known(manifest.store, committed)
+    return Summaries(pa.concat_tables([known, *_read_others(manifest, committed, known)]))
 
 
 def write_snapshot(manifest: Manifest, *, min_new_commits: int = MIN_NEW_COMMITS) -> str | None:
@@ -167,10 +176,10 @@ def write_snapshot(manifest: Manifest, *, min_new_commits: int = MIN_NEW_COMMITS
         ProtocolError, StorageError: As for `read_summaries`.
     """
     committed = manifest.generations()
-    _, known = _current_rows(_newest_snapshot(manifest.store), committed)
-    if len(committed) - len(known) < min_new_commits:
+    known = _known(manifest.store, committed)
+    if len(committed) - known.num_rows < min_new_commits:
         return None
-    summaries = read_summaries(manifest)
+    summaries = Summaries(pa.concat_tables([known, *_read_others(manifest, committed, known)]))
     data = summaries.to_parquet()
     key = keys.snapshot(len(summaries), hashlib.sha256(data).hexdigest())
     manifest.store.create(key, data)
@@ -183,8 +192,8 @@ def list_snapshots(store: Store) -> list[str]:
     return [key for _, key in sorted(((n, key) for n, key in named if n), reverse=True)]
 
 
-def _newest_snapshot(store: Store) -> pa.Table:
-    """The largest snapshot that is whole, or an empty one."""
+def _known(store: Store, committed: Mapping[str, int]) -> pa.Table:
+    """Rows of the largest whole snapshot whose commit is the newest of its shard."""
     for key in list_snapshots(store):
         try:
             data = store.read(key)
@@ -192,23 +201,36 @@ def _newest_snapshot(store: Store) -> pa.Table:
             continue
         named = keys.parse_snapshot(key)
         if named is not None and hashlib.sha256(data).hexdigest() == named[1]:
-            table = pq.read_table(pa.BufferReader(data))
-            if table.schema.equals(SNAPSHOT_SCHEMA):
-                return table
+            file = pq.ParquetFile(pa.BufferReader(data))
+            if file.schema_arrow.equals(SNAPSHOT_SCHEMA):
+                batches = file.iter_batches(BATCH_ROWS, use_threads=False)
+                kept = (_current_rows(batch, committed) for batch in batches)
+                return pa.Table.from_batches(kept, SNAPSHOT_SCHEMA)
     return SNAPSHOT_SCHEMA.empty_table()
 
 
-def _current_rows(table: pa.Table, committed: Mapping[str, int]) -> tuple[list[int], set[str]]:
-    """Rows whose commit is the newest of its shard, and their shard ids."""
-    rows: list[int] = []
-    known: set[str] = set()
-    columns = table.select(["shard_id", "generation"]).to_pydict()
+def _current_rows(batch: pa.RecordBatch, committed: Mapping[str, int]) -> pa.RecordBatch:
+    """The rows whose commit is the newest of its shard."""
+    columns = batch.select(["shard_id", "generation"]).to_pydict()
     pairs = zip(columns["shard_id"], columns["generation"], strict=True)
-    for row, (shard_id, generation) in enumerate(pairs):
-        if committed.get(shard_id) == generation:
-            rows.append(row)
-            known.add(shard_id)
-    return rows, known
+    current = [committed.get(shard_id) == generation for shard_id, generation in pairs]
+    return batch if all(current) else batch.filter(pa.array(current))
+
+
+def _read_others(
+    manifest: Manifest, committed: Mapping[str, int], known: pa.Table
+) -> Iterator[pa.Table]:
+    """Rows of the commits that are not known."""
+    others = dict(committed)
+    for shard_id in _strings(known, "shard_id"):
+        others.pop(shard_id, None)
+    read = (summarize(commit) for commit in manifest.read_commits(others))
+    for batch in _batches(read):
+        yield _encode(batch)
+
+
+def _strings(table: pa.Table, name: str) -> list[str]:
+    return [str(one) for one in table.column(name).to_pylist()]
 
 
 def _batches(summaries: Iterable[CommitSummary]) -> Iterator[list[CommitSummary]]:

@@ -5,11 +5,18 @@ from __future__ import annotations
 import uuid
 from collections.abc import Iterator
 
+import pyarrow as pa
 import pytest
 
 from sapiens_batch.job.manifest import Manifest
 from sapiens_batch.job.receipt import Counts, StoredObject
-from sapiens_batch.job.snapshot import CommitSummary, summarize, write_snapshot
+from sapiens_batch.job.snapshot import (
+    SNAPSHOT_SCHEMA,
+    CommitSummary,
+    Summaries,
+    summarize,
+    write_snapshot,
+)
 from sapiens_batch.records import Problem
 from sapiens_batch.storage import Store, keys
 from sapiens_batch.storage.base import ObjectInfo
@@ -109,6 +116,18 @@ def test_a_snapshot_is_written_when_enough_commits_are_in_none(manifest: Manifes
     assert write_snapshot(manifest, min_new_commits=7) is None
     assert write_snapshot(manifest, min_new_commits=6) is not None
     assert write_snapshot(manifest, min_new_commits=1) is None
+
+
+def test_the_same_commits_give_the_same_bytes_however_they_were_read() -> None:
+    row = {"generation": 0, "num_samples": 1, "reasons": "{}", "problems": "[]", "tables": []}
+    counts = dict.fromkeys(Counts.model_fields, 1)
+    rows = [
+        {"shard_id": shard(n).shard_id, "shard_key": f"{n}".zfill(900), **row, **counts}
+        for n in range(5000)  # enough for several pages
+    ]
+    table = pa.Table.from_pylist(rows, SNAPSHOT_SCHEMA).sort_by("shard_id")
+    parts = pa.Table.from_batches(table.to_batches(max_chunksize=700))
+    assert Summaries(parts).to_parquet() == Summaries(table).to_parquet()
 
 
 def test_a_snapshot_that_vanishes_while_it_is_opened_costs_nothing(manifest: Manifest) -> None:
