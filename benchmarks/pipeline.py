@@ -21,7 +21,7 @@ from rich.console import Console
 from rich.table import Table
 
 from sapiens_batch.pipeline.context import JobContext
-from sapiens_batch.pipeline.label import ViewLabeler
+from sapiens_batch.pipeline.view_labeler import ViewLabeler
 from sapiens_batch.records import TaskLabels, TaskName, ViewBatch, ViewSpec
 from tests.chaos.jobs import Place, make_job, run_here
 from tests.cluster import shared_cluster
@@ -41,7 +41,7 @@ class Timed(Synthetic):
     log: str = ""
 
     def __call__(self, context: JobContext, num_threads: int | None) -> ViewLabeler:
-        """See `pipeline.label.LoadLabeler`."""
+        """See `pipeline.view_labeler.LoadLabeler`."""
         return _TimedLabeler(super().__call__(context, num_threads), Path(self.log))
 
 

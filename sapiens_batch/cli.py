@@ -223,7 +223,8 @@ def _show_summary(summary: JobSummary) -> None:
             "mend them or raise the budget and run again[/]"
         )
     elif not summary.complete:
-        why = f"stopped by {summary.stopped}" if summary.stopped else "some chunks or shards keep failing"
+        stopped = f"stopped by {summary.stopped}"
+        why = stopped if summary.stopped else "some chunks or shards keep failing"
         console.print(f"[red]incomplete: {why}; run the same command again to continue[/]")
     for failure in summary.failures:
         console.print(f"  {failure.stage}: {escape(failure.message)}", soft_wrap=True)

@@ -19,7 +19,7 @@ from sapiens_batch.job.manifest import ShardTodo
 from sapiens_batch.pipeline.attempts import AttemptLedger
 from sapiens_batch.pipeline.cells import Outcome, unpack
 from sapiens_batch.pipeline.context import JobContext
-from sapiens_batch.pipeline.label import LabelChunk, LoadLabeler
+from sapiens_batch.pipeline.label import LabelChunk
 from sapiens_batch.pipeline.read import ShardReader
 from sapiens_batch.pipeline.sizing import (
     LABEL_CPUS,
@@ -30,6 +30,7 @@ from sapiens_batch.pipeline.sizing import (
 )
 from sapiens_batch.pipeline.source import ShardSource
 from sapiens_batch.pipeline.stages import make_preparer, prepare_chunk, write_chunk
+from sapiens_batch.pipeline.view_labeler import LoadLabeler
 from sapiens_batch.pipeline.write import ChunkWriter
 from sapiens_batch.sources import with_absolute_addresses
 

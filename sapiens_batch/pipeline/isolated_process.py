@@ -15,7 +15,8 @@ from sapiens_batch.errors import SapiensBatchError
 from sapiens_batch.images.exchange import receive, send
 from sapiens_batch.pipeline.cells import LabeledChunk
 from sapiens_batch.pipeline.context import JobContext
-from sapiens_batch.pipeline.label import (
+from sapiens_batch.pipeline.prepare import ChunkPreparer
+from sapiens_batch.pipeline.view_labeler import (
     DEVICE_LOST_STATUS,
     LoadLabeler,
     ViewLabeler,
@@ -23,7 +24,6 @@ from sapiens_batch.pipeline.label import (
     is_out_of_memory,
     label_views,
 )
-from sapiens_batch.pipeline.prepare import ChunkPreparer
 from sapiens_batch.records import Chunk, Problem
 
 READY = "ready"

@@ -13,10 +13,10 @@ from collections.abc import Collection
 from sapiens_batch.job.manifest import Manifest
 from sapiens_batch.job.spec import JobSpec
 from sapiens_batch.labelset.quarantine import quarantined
-from sapiens_batch.pipeline.label import LoadLabeler, load_labeler
 from sapiens_batch.pipeline.progress import Reporter
 from sapiens_batch.pipeline.run import JobSummary, carry_out
 from sapiens_batch.pipeline.start import open_job, resolve
+from sapiens_batch.pipeline.view_labeler import LoadLabeler, load_labeler
 
 
 def retry_job(

@@ -21,7 +21,6 @@ from sapiens_batch.pipeline.budget import over_budget
 from sapiens_batch.pipeline.cells import Failure, Outcome, failure_of
 from sapiens_batch.pipeline.context import JobContext
 from sapiens_batch.pipeline.driver import Driver
-from sapiens_batch.pipeline.label import LoadLabeler, load_labeler
 from sapiens_batch.pipeline.lease import sole_driver
 from sapiens_batch.pipeline.partition import WHOLE, Partition
 from sapiens_batch.pipeline.progress import Progress, Reporter
@@ -29,6 +28,7 @@ from sapiens_batch.pipeline.session import StopRequested, ray_session, stop_sign
 from sapiens_batch.pipeline.sizing import decide
 from sapiens_batch.pipeline.start import open_job, resolve
 from sapiens_batch.pipeline.status import count_reasons
+from sapiens_batch.pipeline.view_labeler import LoadLabeler, load_labeler
 
 
 @dataclass(frozen=True, slots=True)

@@ -9,9 +9,9 @@ import pickle
 import sys
 
 from sapiens_batch.job.manifest import Manifest
-from sapiens_batch.pipeline.label import label_views
 from sapiens_batch.pipeline.read import ShardReader
 from sapiens_batch.pipeline.stages import make_preparer
+from sapiens_batch.pipeline.view_labeler import label_views
 from sapiens_batch.pipeline.write import ChunkWriter
 from tests.synthetic import Synthetic
 

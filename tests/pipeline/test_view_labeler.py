@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from sapiens_batch.pipeline.label import is_device_lost, is_out_of_memory
+from sapiens_batch.pipeline.view_labeler import is_device_lost, is_out_of_memory
 
 
 @pytest.mark.parametrize(
