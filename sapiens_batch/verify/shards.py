@@ -124,6 +124,10 @@ class ShardChecker:
     ) -> Iterator[Finding]:
         """That the array is described right and holds every row that the table points at."""
         array = commit.arrays.get(schema.task)
+        if table is not None and (amiss := _misplaced(schema, table)):
+            stored = commit.tables[schema.level.table]
+            message = f"`{schema.task}_row` of {amiss} rows is another sample's, or used twice"
+            yield _finding(commit, Fault.TABLE_ROWS, stored.key, message)
         rows = np.zeros(0, np.int64) if table is None else _row_numbers(schema, table)
         if array is None:
             if len(rows):
@@ -211,6 +215,15 @@ def _row_numbers(schema: LabelSchema, table: pa.Table) -> Array:
     """Array rows that a table points at."""
     numbers: Array = table[f"{schema.task}_row"].drop_null().to_numpy()
     return numbers
+
+
+def _misplaced(schema: LabelSchema, table: pa.Table) -> int:
+    """How many rows of a table point at an array row outside their sample's, or at a taken one."""
+    per_sample = 1 if schema.array is None else schema.array.rows_per_sample
+    labeled = table.filter(pc.is_valid(table[f"{schema.task}_row"]))
+    rows = labeled[f"{schema.task}_row"].to_numpy()
+    outside = rows // per_sample != labeled["index"].to_numpy()
+    return int(outside.sum()) + len(rows) - len(np.unique(rows))
 
 
 def _damage(commit: Commit, key: str) -> tuple[int, int] | None:

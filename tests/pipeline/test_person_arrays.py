@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 import zarr as reference
 from hypothesis import given
@@ -16,6 +17,7 @@ from sapiens_batch.job import schema as schema_json
 from sapiens_batch.job.commit import Commit
 from sapiens_batch.job.manifest import JobDocument, Manifest, ShardTodo
 from sapiens_batch.job.plan import write_plan
+from sapiens_batch.job.receipt import StoredObject
 from sapiens_batch.job.spec_file import parse_spec
 from sapiens_batch.labelset import open_labels
 from sapiens_batch.pipeline.cells import ChunkHeader, LabeledChunk, PreparedPerson, TaskRows
@@ -33,7 +35,7 @@ from sapiens_batch.records import (
     Problem,
     TaskLabels,
 )
-from sapiens_batch.sinks import zarr
+from sapiens_batch.sinks import parquet, zarr
 from sapiens_batch.storage import keys, open_store
 from sapiens_batch.verify import check_job
 from tests.pipeline.conftest import CHUNK_SAMPLES, SHARD, sample
@@ -225,3 +227,28 @@ def test_rows_never_collide_and_never_leave_their_sample(
     assert len(rows) == len(set(rows)) == len(data)
     owners = [one.sample for one in chunk.persons if one.status == "ok"]
     assert [row // MAX_PERSONS for row in rows] == owners
+
+
+@pytest.mark.parametrize("rows", [[6, 6], [0, 7], [9, 7]], ids=["twice", "another's", "beyond"])
+def test_a_table_that_points_at_wrong_rows_is_found(
+    first: Commit, context: JobContext, rows: list[int]
+) -> None:
+    """Persons 0 and 1 of sample 2 have rows 6 and 7."""
+    stored = first.tables["persons"]
+    table = parquet.decode(context.store.read(stored.key))
+    column = table["seg_row"].to_pylist()
+    column[3:5] = rows
+    wrong = table.set_column(
+        table.schema.get_field_index("seg_row"),
+        table.schema.field("seg_row"),
+        pa.array(column, pa.int64()),
+    )
+    data = parquet.encode(wrong)
+    key = stored.key.replace(stored.key[-40:-8], "f" * 32)
+    context.store.create(key, data)
+    tables = {**first.tables, "persons": StoredObject.describe(key, data, rows=stored.rows)}
+    forged = first.model_copy(update={"tables": tables})
+    context.store.delete(keys.commit(SHARD.shard_id, 0))
+    context.store.create(keys.commit(SHARD.shard_id, 0), forged.to_bytes())
+    found = check_job(Manifest.open(context.store)).findings
+    assert any("seg_row" in one.message for one in found), found
