@@ -41,10 +41,10 @@ def is_foreground(mask: Array, schema: LabelSchema) -> Array:
 
 def depth_mm(labels: SampleLabels) -> Array | None:
     """(height, width) uint16 distance along the optical axis in mm; None where unlabeled."""
-    points = labels.to_source("pointmap") if "pointmap" in labels.schemas else None
-    if points is None:
+    metres = labels.depth() if "pointmap" in labels.schemas else None
+    if metres is None:
         return None
-    millimetres = points[2].astype(np.float32) * 1000
+    millimetres = metres * 1000
     usable = np.isfinite(millimetres) & (millimetres > 0)
     depth: Array = np.where(usable, np.clip(np.rint(millimetres), 1, MAX_DEPTH_MM), NO_DEPTH)
     return depth.astype(np.uint16)

@@ -60,9 +60,17 @@ def fill_to_json(value: float) -> float | str:
     return value
 
 
+def rows_to_json(field: ArrayField) -> dict[str, int]:
+    """`rows_per_sample` where it is not 1, as documents of labels of images have no such entry."""
+    return {} if field.rows_per_sample == 1 else {"rows_per_sample": field.rows_per_sample}
+
+
 def _array_to_json(field: ArrayField) -> dict[str, Any]:
+    values = asdict(field)
+    del values["rows_per_sample"]
     return {
-        **asdict(field),
+        **values,
+        **rows_to_json(field),
         "row_shape": list(field.row_shape),
         "dimension_names": list(field.dimension_names),
         "fill_value": fill_to_json(field.fill_value),

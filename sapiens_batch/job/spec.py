@@ -258,6 +258,11 @@ class RuntimeSpec(_Section):
     batch_views: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
         default="auto", description="Views per forward pass."
     )
+    compile: bool = Field(
+        default=False,
+        description="Encoders go through torch.compile: some minutes at the start of each actor, "
+        "less time for each view. Needs a C++ compiler, and Triton on a GPU.",
+    )
     label_actors: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
         default="auto", description="GPU actors; auto: one per GPU of the cluster, else one."
     )

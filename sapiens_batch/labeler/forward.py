@@ -14,6 +14,7 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
+from sapiens_batch.labeler.compiled import CompiledEncoder
 from sapiens_batch.models.configs import RopeDtype
 from sapiens_batch.models.encoder import Encoding, Stage
 from sapiens_batch.models.heads import Head, HeadOutput
@@ -50,15 +51,12 @@ class Group:
         encoder: The encoder.
         tasks: The tasks.
         heads: Their heads, of those that have one.
-        bounded_shapes: Whether to pad batches to powers of two, so that a compiled encoder sees
-            few different shapes.
     """
 
     view_spec: ViewSpec
     encoder: Callable[..., Encoding]
     tasks: tuple[Task, ...]
     heads: Mapping[TaskName, Head]
-    bounded_shapes: bool = False
 
     @property
     def stages(self) -> tuple[Stage, ...]:
@@ -75,9 +73,6 @@ class Group:
         count = len(pixels)
         if self.flip:
             pixels = torch.cat([pixels, pixels.flip(-1)])
-        if self.bounded_shapes:
-            padding = (1 << (len(pixels) - 1).bit_length()) - len(pixels)
-            pixels = torch.cat([pixels, pixels[-1:].expand(padding, -1, -1, -1)])
         encoding = self.encoder(pixels, self.stages)
         mirrored = encoding.select(count, 2 * count) if self.flip else None
         return Encodings(encoding.select(0, count), mirrored)
@@ -125,10 +120,9 @@ def load_groups(
     return [
         Group(
             view_spec,
-            torch.compile(encoders[key]) if compiled else encoders[key],
+            CompiledEncoder(encoders[key]) if compiled else encoders[key],
             tuple(group),
             _load_heads(group, device, dtype),
-            bounded_shapes=compiled,
         )
         for (key, view_spec), group in members.items()
     ]

@@ -11,11 +11,10 @@ from dataclasses import dataclass
 from typing import Literal
 
 import numpy as np
-import torch
 from PIL import Image, ImageOps
-from torch.nn import functional as F  # noqa: N812 (the name that torch's own documentation uses)
 
 from sapiens_batch.errors import InputError
+from sapiens_batch.images import frames
 from sapiens_batch.images.decode import decode
 from sapiens_batch.images.pixels import to_rgb
 from sapiens_batch.images.views import make_view
@@ -23,7 +22,6 @@ from sapiens_batch.job.spec import PersonsSpec
 from sapiens_batch.persons.boxes import sort_out, whole_image
 from sapiens_batch.records import (
     Array,
-    Frame,
     LabelSchema,
     Level,
     TaskLabels,
@@ -86,43 +84,15 @@ class ImageLabels:
         if (person is None) is not (schema.level is Level.IMAGE):
             raise ValueError(f"task {task} labels one {schema.level}: person is {person}")
         row = person or 0
-        nearest = schema.array.codec == "zstd"
-        return _in_source(
-            labels.array[row],
-            labels.frames[row],
+        frame = labels.frames[row]
+        mapped = frames.to_source(
+            labels.array[row][..., : frame.height, : frame.width],
+            frame.to_source,
             self.size,
-            mode="nearest-exact" if nearest else "bilinear",
+            interpolation="nearest" if schema.array.codec == "zstd" else "bilinear",
             fill_value=schema.array.fill_value,
-            unit=task == "normal",
         )
-
-
-def _in_source(
-    values: Array,
-    frame: Frame,
-    size: tuple[int, int],
-    *,
-    mode: Literal["nearest-exact", "bilinear"],
-    fill_value: float,
-    unit: bool,
-) -> Array:
-    """A row resized to the rectangle of the source that its frame shows, fill around it."""
-    shown = values[..., : frame.height, : frame.width]
-    to_source = frame.to_source
-    height = round(to_source.scale_y * frame.height)
-    width = round(to_source.scale_x * frame.width)
-    top = round(to_source.offset_y - (to_source.scale_y - 1) / 2)
-    left = round(to_source.offset_x - (to_source.scale_x - 1) / 2)
-    flat = torch.tensor(shown).reshape(1, -1, frame.height, frame.width)
-    resized = F.interpolate(
-        flat if flat.dtype == torch.uint8 else flat.float(), (height, width), mode=mode
-    )
-    if unit:
-        resized = F.normalize(resized, dim=1)
-    placed = np.full((*values.shape[:-2], *size), fill_value, values.dtype)
-    inside = placed[..., top : top + height, left : left + width]
-    inside[...] = resized.reshape(*values.shape[:-2], height, width).numpy()
-    return placed
+        return frames.renormalize(mapped, 0) if task == "normal" else mapped
 
 
 class Images:

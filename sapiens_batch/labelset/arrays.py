@@ -55,6 +55,7 @@ class LabelArray:
         self._commits = commits
         self._whole_objects = whole_objects
         self._last_object: tuple[str, bytes] = ("", b"")
+        self._last_index: tuple[str, Array] = ("", np.empty((0, 2), np.uint64))
         self._last_array: tuple[CommittedArray | None, dict[int, StoredObject]] = (None, {})
 
     def __getitem__(self, place: tuple[str, int | slice | Array]) -> Array:
@@ -182,17 +183,21 @@ class LabelArray:
     def _read(self, stored: StoredObject, position: int, shard_rows: int) -> Array | None:
         if self._whole_objects:
             return dict(self._decode(stored, shard_rows, [position])).get(position)
-        tail = stored.size_bytes - zarr.index_size(shard_rows)
         try:
-            index = zarr.parse_index(
-                self._store.read_range(stored.key, tail, stored.size_bytes), shard_rows
-            )
-            found = zarr.row_range(index, position)
+            found = zarr.row_range(self._index(stored, shard_rows), position)
             if found is None:
                 return None
             return zarr.decode_inner(self.field, self._store.read_range(stored.key, *found))
         except ValueError as error:
             raise _damaged(stored, error) from error
+
+    def _index(self, stored: StoredObject, shard_rows: int) -> Array:
+        """The index of an object; the last one is kept, as rows of a sample lie in one object."""
+        if self._last_index[0] != stored.key:
+            tail = stored.size_bytes - zarr.index_size(shard_rows)
+            data = self._store.read_range(stored.key, tail, stored.size_bytes)
+            self._last_index = (stored.key, zarr.parse_index(data, shard_rows))
+        return self._last_index[1]
 
 
 def _damaged(stored: StoredObject, error: ValueError) -> ProtocolError:

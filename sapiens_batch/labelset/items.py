@@ -95,8 +95,8 @@ def sample_item(sample: SampleLabels, tasks: Sequence[str], size: Size) -> Item:
     Returns:
         `key`, `shard_id`, `index`; by column name, label columns of images; by task, arrays, with
         `<task>_affine` (4,) and `<task>_size` (2,) for `stored` and `frame`. Labels of persons have
-        P as first axis and come with `bbox` (P, 4) and `person` (P,); a person that lacks a label
-        of a task is left out of all.
+        P as first axis, frames of persons are a list of P arrays, and they come with `bbox` (P, 4)
+        and `person` (P,); a person that lacks a label of a task is left out of all.
     """
     item: Item = {name: sample.row[name] for name in ("key", "shard_id", "index")}
     schemas = [sample.schemas[task] for task in tasks]
@@ -120,17 +120,33 @@ def _persons(sample: SampleLabels, schemas: Sequence[LabelSchema], size: Size) -
         }
         for row in rows
     ]
-    empty = {
-        column.name: np.empty((0, *column.shape), column.dtype)
-        for schema in schemas
-        for column in schema.columns
-    }
-    item: Item = (
-        {name: np.stack([one[name] for one in each]) for name in each[0]} if each else empty
-    )
+    item: Item = {}
+    for name, empty in _no_person(sample, schemas, size).items():
+        values = [one[name] for one in each]
+        item[name] = values if empty is None else np.stack(values) if values else empty
     item["person"] = np.array([row["person"] for row in rows], np.int32)
     item["bbox"] = np.array([row["bbox"] for row in rows], np.float32).reshape(-1, 4)
     return item
+
+
+def _no_person(
+    sample: SampleLabels, schemas: Sequence[LabelSchema], size: Size
+) -> dict[str, Array | None]:
+    """What `_labels` gives for each person, for P = 0; None for frames, which are a list."""
+    found: dict[str, Array | None] = {}
+    for schema in schemas:
+        for column in schema.columns:
+            found[column.name] = np.empty((0, *column.shape), column.dtype)
+        if schema.array is not None:
+            shape = schema.array.row_shape
+            if size == "source":
+                shape = (*shape[:-2], sample.row["height"], sample.row["width"])
+            else:
+                found[f"{schema.task}_affine"] = np.empty((0, 4), np.float64)
+                found[f"{schema.task}_size"] = np.empty((0, 2), np.int32)
+            empty = np.empty((0, *shape), schema.array.dtype)
+            found[schema.task] = None if size == "frame" else empty
+    return found
 
 
 def _labels(

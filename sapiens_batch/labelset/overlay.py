@@ -9,6 +9,7 @@ from __future__ import annotations
 import numpy as np
 
 from sapiens_batch.records import Array, LabelSchema
+from sapiens_batch.sinks import zarr
 
 
 def lay_over(schema: LabelSchema, top: Array, below: Array) -> Array:
@@ -25,20 +26,14 @@ def lay_over(schema: LabelSchema, top: Array, below: Array) -> Array:
     """
     if schema.array is None:
         raise ValueError(f"task {schema.task} has no array")
-    shows = is_labeled(top, schema.array.fill_value)
-    free = ~is_labeled(below, schema.array.fill_value)
+    shows = zarr.is_labeled(schema.array, top)
+    free = ~zarr.is_labeled(schema.array, below)
     if schema.task == "seg":
         shows &= (top != background_class(schema)) | free
     elif schema.task == "matting":
         shows &= (top[-1] >= below[-1]) | free
     merged: Array = np.where(shows, top, below)
     return merged
-
-
-def is_labeled(values: Array, fill_value: float) -> Array:
-    """Which values are no fill, bool of the same shape."""
-    labeled: Array = np.isfinite(values) if np.isnan(fill_value) else values != fill_value
-    return labeled
 
 
 def background_class(schema: LabelSchema) -> int:

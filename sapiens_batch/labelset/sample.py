@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.labelset import resample
+from sapiens_batch.images import frames
 from sapiens_batch.labelset.arrays import LabelArray
 from sapiens_batch.labelset.overlay import lay_over
 from sapiens_batch.records import Affine, Array, LabelSchema, Level
@@ -75,33 +75,60 @@ class SampleLabels:
         Raises:
             KeyError, ValueError: As for `array`.
         """
-        schema = self.schemas[task]
-        if schema.array is None or person is not None or schema.level is Level.IMAGE:
-            return self._in_source(task, person)
-        whole: Array | None = None
-        for row in reversed(self.persons):
-            placed = self._in_source(task, row["person"])
-            if placed is not None:
-                whole = placed if whole is None else lay_over(schema, placed, whole)
-        return whole
+        return self._in_source(task, person, channel=None)
 
-    def _in_source(self, task: str, person: int | None) -> Array | None:
+    def depth(self, task: str = "pointmap") -> Array | None:
+        """(height, width) float32 distance along the optical axis, m, or None without a label.
+
+        Where persons were labeled, each one's is that of a camera of its own, and they are laid
+        over one another as by `to_source`.
+
+        Raises:
+            KeyError, ValueError: As for `array`.
+        """
+        return self._in_source(task, None, channel=2)
+
+    def _in_source(self, task: str, person: int | None, *, channel: int | None) -> Array | None:
+        """A map on the source; one channel of it comes in float32."""
+        schema = self.schemas[task]
+        owners: list[int | None] = [person]
+        if schema.array is not None and schema.level is Level.PERSON and person is None:
+            owners = [row["person"] for row in reversed(self.persons)]
+        whole: Array | None = None
+        for owner in owners:
+            placed = self._placed(task, owner, channel)
+            if placed is None:
+                continue
+            first = whole is None
+            if whole is None:
+                shape = (*placed.values.shape[:-2], self.row["height"], self.row["width"])
+                whole = np.full(shape, self.arrays[task].field.fill_value, placed.values.dtype)
+            window = whole[..., placed.rows, placed.columns]
+            window[...] = placed.values if first else lay_over(schema, placed.values, window)
+        if whole is None or channel is not None:
+            return whole
+        return np.moveaxis(whole, (-2, -1), self._axes(task))
+
+    def _placed(self, task: str, person: int | None, channel: int | None) -> frames.Placed | None:
+        """A map where it lies on the source, its last axes y and x."""
         values = self.array(task, person)
         if values is None:
             return None
         field = self.arrays[task].field
-        axes = self._axes(task)
-        mapped = resample.to_source(
-            np.moveaxis(values, axes, (-2, -1)),
+        values = np.moveaxis(values, self._axes(task), (-2, -1))
+        others = [name for name in field.dimension_names if name not in ("y", "x")]
+        if channel is not None and others:
+            values = np.take(values, channel, others.index("channel"))
+        placed = frames.place(
+            values if channel is None else values.astype(np.float32),
             Affine(*(float(value) for value in self._owner(task, person)[f"{task}_affine"])),
             (self.row["height"], self.row["width"]),
             interpolation="nearest" if field.codec == "zstd" else "bilinear",
-            fill_value=field.fill_value,
         )
-        mapped = np.moveaxis(mapped, (-2, -1), axes)
         if task == "normal":
-            return resample.renormalize(mapped, field.dimension_names.index("channel"))
-        return mapped
+            unit = frames.renormalize(placed.values, others.index("channel"))
+            return placed._replace(values=unit)
+        return placed
 
     def mask(
         self,

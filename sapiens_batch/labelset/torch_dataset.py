@@ -102,8 +102,15 @@ class LabelStream(IterableDataset[Item]):
 
 
 def collate(items: Sequence[Item]) -> dict[str, Any]:
-    """A batch: values of equal shape are stacked, the others stay a list; for `DataLoader`."""
-    return {name: _together([item[name] for item in items]) for name in items[0]}
+    """A batch: values of equal shape are stacked, the others stay a list; for `DataLoader`.
+
+    Raises:
+        ValueError: Items have different names, as those of different tasks have.
+    """
+    names = items[0].keys()
+    if any(item.keys() != names for item in items):
+        raise ValueError(f"items of one batch have the names {[sorted(item) for item in items]}")
+    return {name: _together([item[name] for item in items]) for name in names}
 
 
 def _together(values: Sequence[Any]) -> Any:
@@ -123,10 +130,13 @@ def _place_among_readers() -> tuple[int, int]:
 
 
 def _tensors(item: Item) -> Item:
+    return {name: _tensor(value) for name, value in item.items()}
+
+
+def _tensor(value: Any) -> Any:
+    if isinstance(value, list):
+        return [_tensor(one) for one in value]
+    if not isinstance(value, np.ndarray):
+        return value
     # a copy where Arrow or zarr lent the memory, because torch refuses what is not writable
-    return {
-        name: torch.from_numpy(np.require(value, requirements=["C", "W"]))
-        if isinstance(value, np.ndarray)
-        else value
-        for name, value in item.items()
-    }
+    return torch.from_numpy(np.require(value, requirements=["C", "W"]))

@@ -2,7 +2,8 @@
 
 The hub client does downloading, caching and offline mode, and locks each file while it downloads:
 of all processes of a node one downloads, the others wait and find it. This module finds the one
-weights file and pins the revision. Reading it is left to `tensor_files`.
+weights file and pins the revision; a process asks the hub about a repository once. Reading the file
+is left to `tensor_files`.
 """
 
 from __future__ import annotations
@@ -10,9 +11,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
-from huggingface_hub import HfApi, hf_hub_download
+from huggingface_hub import _CACHED_NO_EXIST, HfApi, hf_hub_download, try_to_load_from_cache
 from huggingface_hub.errors import (
     EntryNotFoundError,
     GatedRepoError,
@@ -97,7 +99,9 @@ def _only_weights(names: Iterable[str], where: str) -> str:
     return found[0]
 
 
+@cache
 def _download(repo: str, revision: str | None) -> CheckpointFiles:
+    # remembered, so that tasks with one checkpoint get one commit although a branch may move on
     try:
         weights = _download_weights(repo, revision)
         return CheckpointFiles(weights, _download_config(repo, weights), weights.parent.name)
@@ -131,8 +135,12 @@ def _download_weights(repo: str, revision: str | None) -> Path:
 
 
 def _download_config(repo: str, weights: Path) -> Path | None:
+    commit = weights.parent.name
+    # the client would ask again for a file of which its cache knows that the commit has none
+    if try_to_load_from_cache(repo, CONFIG_NAME, revision=commit) is _CACHED_NO_EXIST:
+        return None
     try:
-        return Path(hf_hub_download(repo, CONFIG_NAME, revision=weights.parent.name))
+        return Path(hf_hub_download(repo, CONFIG_NAME, revision=commit))
     except EntryNotFoundError:
         return None
 

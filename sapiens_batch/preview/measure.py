@@ -13,7 +13,8 @@ from typing import Final, Literal
 
 import numpy as np
 
-from sapiens_batch.labelset import SampleLabels, resample
+from sapiens_batch.images import frames
+from sapiens_batch.labelset import SampleLabels
 from sapiens_batch.records import Affine, Array, Level
 from sapiens_batch.sheets.maps import NO_CLASS
 
@@ -83,17 +84,20 @@ def paired_maps(first: SampleLabels, second: SampleLabels, task: str) -> tuple[A
     schemas = (first.schemas.get(task), second.schemas.get(task))
     if any(one is None or one.array is None for one in schemas):
         return None
-    if any(one is not None and one.level is Level.PERSON for one in schemas):
-        whole = first.to_source(task), second.to_source(task)
-        return None if whole[0] is None or whole[1] is None else (whole[0], whole[1])
-    mine, other = first.array(task), second.array(task)
+    of_persons = any(one is not None and one.level is Level.PERSON for one in schemas)
+    mine, other = (
+        sample.to_source(task) if of_persons else sample.array(task) for sample in (first, second)
+    )
     if mine is None or other is None or 0 in mine.shape or 0 in other.shape:
         return None
-    to_first = _affine(second, task).then(_affine(first, task).inverse())
+    if of_persons:
+        to_first = _between_sizes(second, first)
+    else:
+        to_first = _affine(second, task).then(_affine(first, task).inverse())
     field = second.arrays[task].field
     size = (mine.shape[-2], mine.shape[-1])
     if other.shape[-2:] != size or not np.allclose(to_first.as_row(), (1, 1, 0, 0), atol=1e-6):
-        other = resample.to_source(
+        other = frames.to_source(
             other,
             to_first,
             size,
@@ -201,6 +205,12 @@ def _depths(first: Array, second: Array) -> dict[str, float]:
 _DENSE: Final[Mapping[str, Callable[[Array, Array], dict[str, float]]]] = MappingProxyType(
     {"seg": _masks, "normal": _normals, "pointmap": _depths}
 )
+
+
+def _between_sizes(sample: SampleLabels, other: SampleLabels) -> Affine:
+    """From source pixels of a sample to those of the same picture at another size."""
+    scale_y, scale_x = (other.row[side] / sample.row[side] for side in ("height", "width"))
+    return Affine(scale_x, scale_y, (scale_x - 1) / 2, (scale_y - 1) / 2)
 
 
 def _affine(sample: SampleLabels, task: str) -> Affine:

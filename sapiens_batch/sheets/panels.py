@@ -13,7 +13,8 @@ from typing import Final
 import cv2
 import numpy as np
 
-from sapiens_batch.labelset import SampleLabels, resample
+from sapiens_batch.images import frames
+from sapiens_batch.labelset import SampleLabels
 from sapiens_batch.labelset.overlay import lay_over
 from sapiens_batch.labelset.sample import Row
 from sapiens_batch.records import Affine, Array, Level
@@ -234,7 +235,7 @@ class _Drawing:
             owner = next(one for one in self._sample.persons if one["person"] == person)
         to_source = Affine(*(float(value) for value in owner[f"{task}_affine"]))
         axes = (field.dimension_names.index("y"), field.dimension_names.index("x"))
-        return resample.to_source(
+        return frames.to_source(
             np.moveaxis(values, axes, (-2, -1)),
             to_source.then(self._to_panel()),
             self._size,

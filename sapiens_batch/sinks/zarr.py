@@ -135,6 +135,13 @@ def decode_inner(field: ArrayField, piece: bytes) -> Array:
     return row
 
 
+def is_labeled(field: ArrayField, values: Array) -> Array:
+    """Which values of an array are no fill: bool of the same shape."""
+    fill = field.fill_value
+    labeled: Array = ~np.isnan(values) if np.isnan(fill) else values != fill
+    return labeled
+
+
 def array_metadata(schema: LabelSchema, num_rows: int, shard_rows: int) -> bytes:
     """The `zarr.json` of one shard's array.
 
@@ -164,7 +171,7 @@ def array_metadata(schema: LabelSchema, num_rows: int, shard_rows: int) -> bytes
             METADATA_KEY: describe(
                 task=schema.task,
                 level=str(schema.level),
-                rows_per_sample=field.rows_per_sample,
+                **schema_json.rows_to_json(field),
                 unit=field.unit,
                 description=field.description,
                 metadata=dict(schema.metadata),

@@ -12,7 +12,6 @@ from typing import ClassVar
 
 import torch
 from torch import Tensor
-from torch.nn import functional as F  # noqa: N812 (the name that torch's own documentation uses)
 
 from sapiens_batch.images.geometry import frame_for, translation
 from sapiens_batch.records import (
@@ -27,6 +26,7 @@ from sapiens_batch.records import (
 )
 from sapiens_batch.tasks.base import Outputs, Task
 from sapiens_batch.tasks.finite import all_finite, non_finite_problems
+from sapiens_batch.tasks.resize import resized
 
 
 class MapTask(Task):
@@ -74,7 +74,7 @@ class MapTask(Task):
 
     @abstractmethod
     def finish(self, raw: Tensor) -> Tensor:
-        """The label of a finite (K, h, w) map on its frame."""
+        """The label of a finite (K, h, w) map on its frame; the map may be changed."""
 
 
 def to_frames(maps: Tensor, views: ViewBatch) -> tuple[list[Tensor], tuple[Frame, ...]]:
@@ -93,12 +93,8 @@ def to_frames(maps: Tensor, views: ViewBatch) -> tuple[list[Tensor], tuple[Frame
     if views.spec.kind is ViewKind.LETTERBOX:
         return letterbox_content(maps, views), letterbox_frames(views)
     frames = stretch_frames(views)
-    resized = []
-    for one, frame in zip(maps, frames, strict=True):
-        size = (frame.height, frame.width)
-        same = tuple(one.shape[1:]) == size
-        resized.append(one if same else F.interpolate(one[None], size=size, mode="bilinear")[0])
-    return resized, frames
+    sizes = [(frame.height, frame.width) for frame in frames]
+    return [resized(one, size) for one, size in zip(maps, sizes, strict=True)], frames
 
 
 def stretch_frames(views: ViewBatch) -> tuple[Frame, ...]:
@@ -143,9 +139,12 @@ def letterbox_content(maps: Tensor, views: ViewBatch) -> list[Tensor]:
 def fill_rows(labels: Sequence[Tensor], field: ArrayField, device: torch.device) -> Tensor:
     """Rows (n, *row_shape) with each label at the top left, in the field's dtype, on `device`."""
     dtype: torch.dtype = getattr(torch, field.dtype)
-    rows = torch.full((len(labels), *field.row_shape), field.fill_value, dtype=dtype, device=device)
+    rows = torch.empty((len(labels), *field.row_shape), dtype=dtype, device=device)
     for row, label in zip(rows, labels, strict=True):
-        row[..., : label.shape[-2], : label.shape[-1]] = label
+        height, width = label.shape[-2:]
+        row[..., :height, :width] = label
+        row[..., height:, :] = field.fill_value
+        row[..., :height, width:] = field.fill_value
     return rows
 
 

@@ -26,4 +26,4 @@ class MattingTask(MapTask):
 
     def finish(self, raw: Tensor) -> Tensor:
         """Cut (4, h, w) values to [0, 1], which resizing leaves by rounding only."""
-        return raw.clamp(0, 1)
+        return raw.clamp_(0, 1)

@@ -19,7 +19,7 @@ from sapiens_batch.models.weights import Checkpoint
 from sapiens_batch.records import ArrayField, ColumnField, TaskLabels, ViewBatch, ViewKind
 from sapiens_batch.tasks.base import Outputs, Task
 from sapiens_batch.tasks.dense import fill_rows, stretch_frames, to_host
-from sapiens_batch.tasks.finite import all_finite, non_finite_problems
+from sapiens_batch.tasks.finite import non_finite_problems
 from sapiens_batch.tasks.masks import resized_mask
 from sapiens_batch.tasks.vocabulary import class_vocabulary
 
@@ -91,15 +91,15 @@ class SegTask(Task):
     def decode(self, outputs: Outputs, views: ViewBatch) -> TaskLabels:
         """Resize (n, classes, h, w) logits to the frames and take the highest."""
         frames = stretch_frames(views)
-        finite = all_finite(outputs.maps)
-        masks = [
-            resized_mask(logits, (frame.height, frame.width)) if good else logits[0, :0, :0].byte()
-            for logits, frame, good in zip(outputs.maps, frames, finite, strict=True)
+        found = [
+            resized_mask(logits, (frame.height, frame.width))
+            for logits, frame in zip(outputs.maps, frames, strict=True)
         ]
+        finite = [mask is not None for mask in found]
+        none = torch.empty(0, 0, dtype=torch.uint8, device=outputs.maps.device)
+        masks = [none if mask is None else mask for mask in found]
         rows = fill_rows(masks, self.array, outputs.maps.device)
-        counts = [
-            torch.bincount(mask.flatten().int(), minlength=self.num_classes) for mask in masks
-        ]
+        counts = [torch.bincount(mask.flatten(), minlength=self.num_classes) for mask in masks]
         areas = to_host(torch.stack(counts)).astype(np.int32)
         problems = non_finite_problems(finite, "class logits")
         return TaskLabels({"seg_class_pixels": areas}, to_host(rows), frames, problems)

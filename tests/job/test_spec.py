@@ -114,7 +114,7 @@ def test_secrets_are_neither_published_nor_shown() -> None:
         {"name": "other"},
         {"output": {"uri": "elsewhere"}},
         {"source": {"format": "webdataset", "uri": "moved/in.tar"}},
-        {"runtime": {"device": "cpu", "batch_views": 2, "label_actors": 3}},
+        {"runtime": {"device": "cpu", "batch_views": 2, "label_actors": 3, "compile": True}},
         {"errors": {"max_attempts": 9}},
         {"tasks": {"pose": {"checkpoint": "another/path/of/the/same/weights"}}},
     ],

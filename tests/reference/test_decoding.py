@@ -28,6 +28,7 @@ from sapiens_batch.tasks.matting import MattingTask
 from sapiens_batch.tasks.normal import NormalTask
 from sapiens_batch.tasks.pointmap import PointmapTask
 from sapiens_batch.tasks.pose import PoseTask
+from sapiens_batch.tasks.resize import resized
 from sapiens_batch.tasks.seg import SegTask
 from tests.reference.conftest import Golden, LoadGolden
 
@@ -220,6 +221,24 @@ def test_foreground_and_alpha_equal_the_ports(
         assert stored.isfinite().all()
         assert stored.min() >= 0
         assert stored.max() <= 1
+
+
+def test_images_on_another_background_equal_the_ports(
+    golden: LoadGolden, pixels: dict[str, Tensor]
+) -> None:
+    """`foreground + (1 - alpha) * background` at the size of the source, without our frame."""
+    case = golden("matting")
+    task = MattingTask(case.spec(dtype="float32"), case.checkpoint)
+    background = torch.tensor([0, 177, 64])[:, None, None] / 255
+    for photo, (maps, size) in enumerate(
+        zip(case.outputs(pixels["stretch"]).head.maps, case.sizes, strict=True)
+    ):
+        label = task.finish(resized(maps, size).clone())
+        composite = label[:3] + (1 - label[3:]) * background
+        levels = (composite.clamp(0, 1) * 255.999).to(torch.uint8).int()
+        expected = case.expected[f"composite_source_{photo}"].int()
+        assert (levels - expected).abs().max() <= 1
+        assert (levels == expected).float().mean() > 0.99
 
 
 def test_the_original_demos_keypoints_come_out_of_its_own_crop(original: LoadGolden) -> None:

@@ -10,6 +10,7 @@ import pytest
 import torch
 from safetensors.torch import load_file
 from torch import Tensor
+from torch.nn import functional as F  # noqa: N812
 
 from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.models.configs import EncoderV1Config, HeadKind
@@ -56,6 +57,17 @@ def test_feature_maps_equal_the_originals_with_either_patch_padding(
     torch.testing.assert_close(found, expected[f"featmap_pad{padding}"], **TOLERANCE)
     other = features(checkpoint, original_inputs["x_192x144"][:1, :, :160, :128], padding)
     torch.testing.assert_close(other, expected[f"featmap_pad{padding}_160x128"], **TOLERANCE)
+
+
+def test_the_original_fills_the_last_patches_of_odd_sizes_with_zeros(
+    folder: Path, original_inputs: dict[str, Tensor], tmp_path: Path
+) -> None:
+    """Views are whole numbers of patches here; its 120 x 90 input is one of 128 x 96."""
+    checkpoint = resolved(folder / "sapiens1_encoder", tmp_path, (128, 96))
+    expected = load_file(folder / "sapiens1_encoder" / "expected.safetensors")
+    filled = F.pad(original_inputs["x_128x96"][:1, :, :120, :90], (0, 6, 0, 8))
+    found = features(checkpoint, filled, 0)
+    torch.testing.assert_close(found, expected["featmap_pad0_120x90"], **TOLERANCE)
 
 
 def test_pretrained_encoders_have_a_class_token(

@@ -6,13 +6,27 @@ an image library's fixed-point coordinates. Pixel centres are at integers on bot
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Literal, NamedTuple
 
 import numpy as np
 
 from sapiens_batch.records import Affine, Array
 
 Interpolation = Literal["nearest", "bilinear"]
+
+
+class Placed(NamedTuple):
+    """A map on the part of the source that its frame covers.
+
+    Attributes:
+        values: (..., h, w) in source pixels.
+        rows: The h rows of the source.
+        columns: The w columns of the source.
+    """
+
+    values: Array
+    rows: slice
+    columns: slice
 
 
 def to_source(
@@ -35,18 +49,38 @@ def to_source(
     Returns:
         (..., height, width) in the dtype of `values`.
     """
+    placed = place(values, affine, size, interpolation=interpolation)
+    if placed.values.shape[-2:] == size:
+        return placed.values
+    whole = np.full((*values.shape[:-2], *size), fill_value, values.dtype)
+    whole[..., placed.rows, placed.columns] = placed.values
+    return whole
+
+
+def place(
+    values: Array, affine: Affine, size: tuple[int, int], *, interpolation: Interpolation
+) -> Placed:
+    """Resample a map onto the part of the source grid that its frame covers.
+
+    Args:
+        values: (..., h, w) on the frame.
+        affine: From frame pixels to source pixels.
+        size: (height, width) of the source image.
+        interpolation: How to take values between pixel centres.
+
+    Returns:
+        The map in the dtype of `values`; of no pixels where the frame lies outside the source.
+    """
     down = _positions(size[0], affine.scale_y, affine.offset_y)
     across = _positions(size[1], affine.scale_x, affine.offset_x)
+    rows, columns = _inside(down, values.shape[-2]), _inside(across, values.shape[-1])
+    down, across = down[rows], across[columns]
     if interpolation == "nearest":
-        mapped = _nearest(_nearest(values, down, -2), across, -1)
-    else:
-        precise = values.astype(np.float32)
-        mapped = _bilinear(_bilinear(precise, down, -2), across, -1)
-        if np.issubdtype(values.dtype, np.integer):
-            mapped = np.rint(mapped)
-    inside = np.outer(_inside(down, values.shape[-2]), _inside(across, values.shape[-1]))
-    placed: Array = np.where(inside, mapped, np.asarray(fill_value)).astype(values.dtype)
-    return placed
+        return Placed(_nearest(_nearest(values, down, -2), across, -1), rows, columns)
+    mapped = _bilinear(_bilinear(values.astype(np.float32), down, -2), across, -1)
+    if np.issubdtype(values.dtype, np.integer):
+        mapped = np.rint(mapped)
+    return Placed(mapped.astype(values.dtype, copy=False), rows, columns)
 
 
 def renormalize(vectors: Array, axis: int) -> Array:
@@ -63,10 +97,11 @@ def _positions(num: int, scale: float, offset: float) -> Array:
     return positions
 
 
-def _inside(positions: Array, num: int) -> Array:
+def _inside(positions: Array, num: int) -> slice:
+    """The source pixels along an axis that a frame of `num` pixels covers."""
     # A pixel reaches half its size beyond its centre; 1e-6 absorbs the rounding of the affine.
-    inside: Array = (positions >= -0.5 - 1e-6) & (positions <= num - 0.5 + 1e-6)
-    return inside
+    inside = np.flatnonzero((positions >= -0.5 - 1e-6) & (positions <= num - 0.5 + 1e-6))
+    return slice(int(inside[0]), int(inside[-1]) + 1) if inside.size else slice(0, 0)
 
 
 def _nearest(values: Array, positions: Array, axis: int) -> Array:

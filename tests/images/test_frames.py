@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sapiens_batch.labelset.resample import renormalize, to_source
+from sapiens_batch.images.frames import renormalize, to_source
 from sapiens_batch.records import Affine
 
 
