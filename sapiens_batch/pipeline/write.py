@@ -1,23 +1,24 @@
 """From a labeled chunk to durable objects: array objects, table parts, then the receipt.
 
 Every object is created once (I6). Array objects have the name that standard Zarr gives them, so two
-attempts at a chunk meet: the first one's object stays, and a later attempt adopts it after checking
-that it holds every row that the tables will point at. Table parts carry a unique name. The receipt
-comes last and makes the chunk done; whoever loses the race for it removes its own parts. Where a
-later generation orders some samples of a chunk, the rows of the others come from the commit before.
+attempts at a chunk meet: the first one's object stays, and a later attempt adopts it (see `adopt`).
+Table parts carry a unique name. The receipt comes last and makes the chunk done; whoever loses the
+race for it removes its own parts. Where a later generation orders some samples of a chunk, the rows
+of the others come from the commit before.
 """
 
 from __future__ import annotations
 
 import time
 import uuid
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import numcodecs.blosc
 import pyarrow as pa
 
 from sapiens_batch.errors import ProtocolError
 from sapiens_batch.job.receipt import Receipt, StoredObject, now
+from sapiens_batch.pipeline.adopt import adopt
 from sapiens_batch.pipeline.cells import ChunkHeader, LabeledChunk
 from sapiens_batch.pipeline.earlier import EarlierLabels, newest_commit
 from sapiens_batch.pipeline.faults import reach
@@ -118,10 +119,14 @@ class ChunkWriter:
             num_rows = len(rows)
             if not self._store.create(key, encoded):
                 encoded = self._store.read(key)
-                present = _adopted_rows(encoded, key, shard_rows)
-                missing = [row // schema.array.rows_per_sample for row in rows if not present[row]]
-                chunk = settle(chunk, self._schemas, _conflicts(chunk, missing, key))
-                num_rows = sum(present)
+                try:
+                    found = adopt(schema, schema.array, rows, data, encoded, shard_rows)
+                except ValueError as error:
+                    raise ProtocolError(
+                        f"{key}: an earlier attempt left garbage: {error}"
+                    ) from error
+                chunk = settle(chunk, self._schemas, _conflicts(chunk, found.conflicts, key))
+                num_rows = found.num_rows
             stored[schema.task] = StoredObject.describe(key, encoded, rows=num_rows)
             reach("mid-arrays")
         return stored, chunk
@@ -152,25 +157,17 @@ class ChunkWriter:
         return parts
 
 
-def _adopted_rows(encoded: bytes, key: str, shard_rows: int) -> list[bool]:
-    """Which rows an earlier attempt's object holds."""
-    try:
-        return zarr.present_rows(encoded, shard_rows)
-    except ValueError as error:
-        raise ProtocolError(f"{key}: an earlier attempt left garbage: {error}") from error
-
-
-def _conflicts(chunk: LabeledChunk, missing: Sequence[int], key: str) -> dict[int, Problem]:
-    """Problems of the samples that this attempt labeled and an earlier one's object lacks.
+def _conflicts(chunk: LabeledChunk, samples: Collection[int], key: str) -> dict[int, Problem]:
+    """Problems of the samples that cannot use an earlier attempt's object.
 
     Args:
         chunk: The chunk.
-        missing: Those samples, counted from the first of the chunk.
+        samples: Those samples, counted from the first of the chunk.
         key: The object.
     """
-    message = f"{key}: an earlier attempt stored no row for this sample; retry the sample"
+    message = f"{key}: an earlier attempt stored other rows for this sample; retry the sample"
     problem = Problem("storage.row_conflict", message)
-    indices = {chunk.header.start + position for position in missing}
+    indices = {chunk.header.start + position for position in samples}
     return {
         position: problem
         for position, sample in enumerate(chunk.samples)

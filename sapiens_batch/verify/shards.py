@@ -24,6 +24,7 @@ from sapiens_batch.sinks.parquet import status_counts, table_schema
 from sapiens_batch.storage import Store, keys
 from sapiens_batch.verify.objects import check_objects, is_sampled
 from sapiens_batch.verify.report import Fault, Finding
+from sapiens_batch.verify.rows import array_row_problems, key_problems, order_problems
 
 
 @dataclass(slots=True)
@@ -114,9 +115,11 @@ class ShardChecker:
             yield _finding(commit, Fault.TABLE_ROWS, stored.key, message)
         if set(table["shard_id"].unique().to_pylist()) - {commit.shard_id}:
             yield _finding(commit, Fault.TABLE_ROWS, stored.key, "rows of another shard")
-        index = table["index"].to_numpy()
-        if level is Level.IMAGE and not np.array_equal(index, np.arange(commit.num_samples)):
-            message = f"`index` does not count the {commit.num_samples} samples"
+        messages = list(order_problems(level, table, commit.num_samples))
+        for schema in self._schemas:
+            if schema.level is level and not messages:
+                messages += array_row_problems(schema, table)
+        for message in messages:
             yield _finding(commit, Fault.TABLE_ROWS, stored.key, message)
 
     def _check_array(
@@ -124,10 +127,6 @@ class ShardChecker:
     ) -> Iterator[Finding]:
         """That the array is described right and holds every row that the table points at."""
         array = commit.arrays.get(schema.task)
-        if table is not None and (amiss := _misplaced(schema, table)):
-            stored = commit.tables[schema.level.table]
-            message = f"`{schema.task}_row` of {amiss} rows is another sample's, or used twice"
-            yield _finding(commit, Fault.TABLE_ROWS, stored.key, message)
         rows = np.zeros(0, np.int64) if table is None else _row_numbers(schema, table)
         if array is None:
             if len(rows):
@@ -197,6 +196,8 @@ def _check_counts(commit: Commit, tables: dict[Level, pa.Table]) -> Iterator[Fin
             f"{commit.counts.model_dump()} with {commit.reasons}"
         )
         yield _finding(commit, Fault.COMMIT_COUNTS, key, message)
+    for message in () if persons is None else key_problems(images, persons):
+        yield _finding(commit, Fault.TABLE_ROWS, commit.tables[Level.PERSON.table].key, message)
     if not np.array_equal(_persons_found(images, persons), images["num_persons"].to_numpy()):
         message = "`num_persons` of some samples is not their rows in `persons`"
         yield _finding(commit, Fault.TABLE_ROWS, commit.tables[Level.IMAGE.table].key, message)
@@ -208,22 +209,13 @@ def _persons_found(images: pa.Table, persons: pa.Table | None) -> Array:
         return np.zeros(images.num_rows, np.int64)
     labeled = persons.filter(pc.field("status") == str(Status.OK))
     owners = labeled["index"].to_numpy()
-    return np.bincount(owners, minlength=images.num_rows)
+    return np.bincount(owners[owners >= 0], minlength=images.num_rows)
 
 
 def _row_numbers(schema: LabelSchema, table: pa.Table) -> Array:
     """Array rows that a table points at."""
     numbers: Array = table[f"{schema.task}_row"].drop_null().to_numpy()
     return numbers
-
-
-def _misplaced(schema: LabelSchema, table: pa.Table) -> int:
-    """How many rows of a table point at an array row outside their sample's, or at a taken one."""
-    per_sample = 1 if schema.array is None else schema.array.rows_per_sample
-    labeled = table.filter(pc.is_valid(table[f"{schema.task}_row"]))
-    rows = labeled[f"{schema.task}_row"].to_numpy()
-    outside = rows // per_sample != labeled["index"].to_numpy()
-    return int(outside.sum()) + len(rows) - len(np.unique(rows))
 
 
 def _damage(commit: Commit, key: str) -> tuple[int, int] | None:

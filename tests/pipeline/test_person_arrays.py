@@ -20,6 +20,8 @@ from sapiens_batch.job.plan import write_plan
 from sapiens_batch.job.receipt import StoredObject
 from sapiens_batch.job.spec_file import parse_spec
 from sapiens_batch.labelset import open_labels
+from sapiens_batch.labelset.items import Size
+from sapiens_batch.labelset.torch_dataset import collate
 from sapiens_batch.pipeline.cells import ChunkHeader, LabeledChunk, PreparedPerson, TaskRows
 from sapiens_batch.pipeline.context import JobContext
 from sapiens_batch.pipeline.seal import seal_shard
@@ -200,6 +202,28 @@ def test_a_person_that_an_earlier_attempt_did_not_store_quarantines_its_sample(
     assert receipt.counts.persons == 1
 
 
+@pytest.mark.parametrize("again", [[2, 1], [2], [1], [1, 2, 3]])
+def test_no_person_gets_a_row_that_was_made_for_another(
+    writer: ChunkWriter, context: JobContext, again: list[int]
+) -> None:
+    """A detector on another CPU may find persons in another order, or one fewer or more."""
+    writer.write(labeled_chunk([[1, 2], [4]]))
+    context.store.delete(keys.receipt(SHARD.shard_id, 0))
+    receipt = writer.write(labeled_chunk([again, [4]]))
+    assert receipt.reasons == {"storage.row_conflict": 1}
+    rows = parquet.decode(context.store.read(receipt.parts["persons"].key))
+    assert rows["seg_row"].to_pylist() == [MAX_PERSONS]
+
+
+def test_an_equal_attempt_uses_the_rows_that_are_there(
+    writer: ChunkWriter, context: JobContext
+) -> None:
+    first = writer.write(labeled_chunk([[1, 2], [4]]))
+    context.store.delete(keys.receipt(SHARD.shard_id, 0))
+    again = writer.write(labeled_chunk([[1, 2], [4]]))
+    assert (again.counts, again.arrays) == (first.counts, first.arrays)
+
+
 def test_a_person_without_finite_labels_leaves_the_others_as_they_are(
     writer: ChunkWriter, context: JobContext
 ) -> None:
@@ -252,3 +276,17 @@ def test_a_table_that_points_at_wrong_rows_is_found(
     context.store.create(keys.commit(SHARD.shard_id, 0), forged.to_bytes())
     found = check_job(Manifest.open(context.store)).findings
     assert any("seg_row" in one.message for one in found), found
+
+
+@pytest.mark.parametrize("size", ["stored", "frame", "source"])
+def test_samples_without_persons_have_the_same_items_as_others(
+    first: Commit, tmp_path: Path, size: Size
+) -> None:
+    dataset = open_labels(str(tmp_path)).to_torch(["seg"], size=size)
+    items = {item["key"]: item for item in (dataset[n] for n in range(5))}
+    counts = {key: len(item["seg"]) for key, item in items.items()}
+    assert counts == {"key-0": 2, "key-2": 3, "key-3": 0, "key-4": 1, "key-5": 1}
+    batch = collate([items["key-3"], items["key-2"]])
+    assert [len(one) for one in batch["seg"]] == [0, 3]
+    if size == "source":
+        assert items["key-3"]["seg"].shape == (0, 20, 30)
