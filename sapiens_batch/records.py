@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Literal
+from typing import Any, Final, Literal
 
 import numpy as np
 import numpy.typing as npt
@@ -22,6 +22,9 @@ TaskName = Literal[
     "embedding", "features", "pose", "seg", "normal", "pointmap", "matting", "albedo", "depth"
 ]
 Array = npt.NDArray[Any]
+
+NO_CLASS: Final = 255
+"""Stands in class masks where there is no label; also the class that training ignored."""
 
 
 class Status(StrEnum):
@@ -82,8 +85,7 @@ class Shard:
         uri: Absolute address of the object, or of the root that `members` are relative to.
         version: Etag where the store has one, else `size-mtime_ns`; a hash for a slice.
         size_bytes: Size of the object, or the sum over `members`.
-        members: For a slice of a listing: the source-relative image names, in order. Empty for a
-            shard that is one object.
+        members: For a slice of a listing: the source-relative image names, in order.
     """
 
     shard_id: str
@@ -125,8 +127,7 @@ class Chunk:
         shard_id: The shard's id.
         index: Number of the chunk in its shard; `start == index * chunk_samples`.
         start: Index of the first sample in the shard.
-        samples: Between 1 and `chunk_samples` samples; 0 only for the single chunk of an empty
-            shard.
+        samples: 1 to `chunk_samples`; 0 only for the single chunk of an empty shard.
         last: Whether this chunk ends the shard, which makes the shard's sample count known.
         problems: Damage of the shard that belongs to no sample; only on the last chunk.
     """
@@ -204,10 +205,9 @@ class ViewSpec:
         height: Rows of the model input.
         width: Columns of the model input.
         preprocess: Whose resampling to reproduce.
-        variant: Which of the original code's filters, where they differ between tasks of the same
-            kind (`seg`, `matting`, `v1`); empty where only one exists.
-        region: Whether stretched and letterboxed views show the image, or one person's box each;
-            crops are cut around persons anyway.
+        variant: Which of the original code's filters, where tasks of a kind differ (`seg`,
+            `matting`, `v1`); empty where only one exists.
+        region: Whether stretched and letterboxed views show the image, or one person's box each.
     """
 
     kind: ViewKind
@@ -329,6 +329,9 @@ class ArrayField:
     rows_per_sample: int = 1
 
 
+_AFFINE: Final = "frame to source: scale_x, scale_y, offset_x, offset_y"
+
+
 @dataclass(frozen=True, slots=True)
 class LabelSchema:
     """Everything that a reader needs to know about the labels of one task.
@@ -356,13 +359,7 @@ class LabelSchema:
             ColumnField(f"{self.task}_row", "int64", (), "", "row in the shard's array"),
             ColumnField(f"{self.task}_height", "int32", (), "px", "valid rows of the frame"),
             ColumnField(f"{self.task}_width", "int32", (), "px", "valid columns of the frame"),
-            ColumnField(
-                f"{self.task}_affine",
-                "float64",
-                (4,),
-                "px",
-                "frame to source: scale_x, scale_y, offset_x, offset_y",
-            ),
+            ColumnField(f"{self.task}_affine", "float64", (4,), "px", _AFFINE),
         )
 
     @property

@@ -1,7 +1,7 @@
-"""Write the JSON Schemas of `schemas/`, or check that they are what the code says.
+"""Write the JSON Schemas of `schemas/` and `docs/spec.md`, or check that they fit the code.
 
 `python scripts/generate_schemas.py` writes, with `--check` it compares and exits 1 on a difference.
-The models themselves are the source; nothing is edited by hand in `schemas/`.
+The models themselves are the source; nothing is edited by hand in these files.
 """
 
 from __future__ import annotations
@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from pydantic import BaseModel
+from spec_reference import spec_reference
 
 from sapiens_batch.job.commit import Commit
 from sapiens_batch.job.manifest import JobDocument
@@ -20,7 +21,7 @@ from sapiens_batch.job.receipt import Receipt
 from sapiens_batch.job.relabel import RelabelOrder
 from sapiens_batch.job.spec import JobSpec
 
-FOLDER = Path(__file__).resolve().parent.parent / "schemas"
+REPO = Path(__file__).resolve().parent.parent
 
 MODELS: dict[str, type[BaseModel]] = {
     "spec": JobSpec,
@@ -39,18 +40,20 @@ def render(model: type[BaseModel]) -> str:
 
 
 def main() -> int:
-    """Write or check every schema; returns the exit code."""
+    """Write or check every file; returns the exit code."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--check", action="store_true", help="compare only")
     check = parser.parse_args().check
+    wanted = {f"schemas/{name}.schema.json": render(model) for name, model in MODELS.items()}
+    wanted["docs/spec.md"] = spec_reference()
     stale = []
-    for name, model in MODELS.items():
-        path, text = FOLDER / f"{name}.schema.json", render(model)
+    for name, text in wanted.items():
+        path = REPO / name
         if path.is_file() and path.read_text() == text:
             continue
-        stale.append(path.name)
+        stale.append(name)
         if not check:
-            FOLDER.mkdir(exist_ok=True)
+            path.parent.mkdir(exist_ok=True)
             path.write_text(text)
     if check and stale:
         print(f"out of date: {', '.join(stale)}; run python scripts/generate_schemas.py")

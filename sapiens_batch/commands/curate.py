@@ -10,7 +10,7 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from sapiens_batch.commands.jobs import AsJson, JobAddress, JobArgument
+from sapiens_batch.commands.jobs import AsJson, JobAddress, JobArgument, Overrides
 from sapiens_batch.commands.search import IndexOption, index_folder
 from sapiens_batch.errors import SpecError
 
@@ -36,6 +36,7 @@ def curate(
     limit: Annotated[int | None, typer.Option(help="Random sample of at most so many.")] = None,
     seed: Annotated[int | None, typer.Option(help="Decides clusters and random samples.")] = None,
     index: IndexOption = None,
+    overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
     """Choose samples by their labels and write a selection that `run` and `export` accept."""
@@ -52,7 +53,7 @@ def curate(
         raise SpecError("--clusters and --samples go together: give both or none")
     if clusters is not None:
         values["balance"] = {"clusters": clusters, "samples": samples}
-    address = JobAddress.parse(job)
+    address = JobAddress.parse(job, overrides)
     chosen = select(LabelSet(address.open()), parse_recipe(values), index_folder(address, index))
     saved = save_selection(chosen, output, address.storage_options)
     if as_json:

@@ -8,11 +8,11 @@ from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-import yaml
 from rich.console import Console
 
 from sapiens_batch.commands.jobs import AsJson, JobAddress, JobArgument
 from sapiens_batch.errors import SpecError
+from sapiens_batch.job.yaml_file import parse_assigned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -116,7 +116,7 @@ def _pairs(option: str, given: Sequence[str] | None) -> dict[str, Any]:
         name, separator, value = text.partition("=")
         if not separator:
             raise SpecError(f"{option} {text}: expected NAME=VALUE")
-        found[name] = yaml.safe_load(value)
+        found[name] = parse_assigned(value, f"{option} {text}")
     return found
 
 

@@ -5,13 +5,14 @@ A job directory holds no secrets, so storage that needs options is reached throu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from sapiens_batch.errors import SpecError
 from sapiens_batch.job.spec_file import load_spec
 from sapiens_batch.storage import Store, open_store
 
@@ -20,6 +21,10 @@ if TYPE_CHECKING:
 
 JobArgument = Annotated[
     str, typer.Argument(metavar="JOB", help="A job directory, or the job file that made it.")
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Option("--set", metavar="FIELD=VALUE", help="Override a field of the job file."),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
@@ -39,15 +44,24 @@ class JobAddress:
     source_options: Mapping[str, Any] = field(default_factory=dict)
 
     @classmethod
-    def parse(cls, job: str) -> JobAddress:
+    def parse(cls, job: str, overrides: Sequence[str] | None = None) -> JobAddress:
         """The address that a JOB argument means.
 
+        Args:
+            job: A job directory, or a job file.
+            overrides: As for `load_spec`.
+
         Raises:
-            SpecError: It is a job file that breaks a rule.
+            SpecError: It is a job file that breaks a rule, or a directory with overrides.
         """
         if not job.endswith((".yaml", ".yml")):
+            if overrides:
+                raise SpecError(
+                    f"--set {overrides[0]}: {job} is a job directory, which has no field to "
+                    "override; give the job file, or leave --set out"
+                )
             return cls(job)
-        spec = load_spec(Path(job))
+        spec = load_spec(Path(job), overrides or ())
         return cls(spec.output.uri, spec.output.storage_options, spec.source.storage_options)
 
     def open(self) -> Manifest:

@@ -1,7 +1,8 @@
 """`sapiens-batch models`: which checkpoints there are, and what a file really is.
 
-`list` reads a table and asks nothing of the network; `check` finds a checkpoint as a job would,
-terms of its licence included, and compares it with its architecture.
+`list` reads a table, shows the terms of the licences, and asks nothing of the network; `check`
+finds a checkpoint as a job would, acceptance of its licence included, and compares it with its
+architecture.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")
 
 @app.command("list")
 def list_models(as_json: AsJson = False) -> None:
-    """List the released checkpoints with size, tasks, memory and licence."""
+    """List the released checkpoints with size and memory, and what their licences forbid."""
     from sapiens_batch.models.catalog import releases
     from sapiens_batch.models.licences import LICENCES
 
@@ -51,6 +52,7 @@ def list_models(as_json: AsJson = False) -> None:
     console = Console(highlight=False)
     for licence in LICENCES:
         console.print(f"[bold]{licence.name}[/] ({licence.key}) {licence.url}", soft_wrap=True)
+        console.print(licence.terms, soft_wrap=True)
         console.print(_table([one for one in releases() if one.licence is licence]))
     console.print(
         "float32 and bfloat16: estimated memory for one view at a time. The encoder of each serves "
@@ -91,12 +93,14 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Compare a weights file with its architecture and say what it is."""
+    from sapiens_batch.models.catalog import released
     from sapiens_batch.models.licences import accepted_by, licence_of_id
     from sapiens_batch.models.weights import resolve_checkpoint
 
     terms = licence_of_id(checkpoint)
+    released(checkpoint)
     if terms is not None:
-        accepted_by(terms, checkpoint, accept or ())
+        accepted_by(terms, checkpoint, accept or (), ask="option")
     facts = _facts(resolve_checkpoint(checkpoint, revision))
     if as_json:
         print(json.dumps(facts))

@@ -11,7 +11,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sapiens_batch.commands.jobs import AsJson, JobAddress, JobArgument
+from sapiens_batch.commands.jobs import AsJson, JobAddress, JobArgument, Overrides
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -48,13 +48,14 @@ def preview(
     ] = None,
     side: Annotated[int, typer.Option(help="Longest side of a picture, px.")] = 480,
     min_score: MinScore = 0.3,
+    overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
     """Show samples with their labels on one self-contained HTML page."""
     from sapiens_batch.preview import Order, PreviewOptions, Selection, write_preview
     from sapiens_batch.sheets.panels import PanelOptions
 
-    address = JobAddress.parse(job)
+    address = JobAddress.parse(job, overrides)
     options = PreviewOptions(
         selection=Selection(samples, Order(order), where, tuple(reason or ()), seed),
         panels=PanelOptions(side=side, min_score=min_score),
@@ -67,7 +68,7 @@ def preview(
             json.dumps({"page": str(shown.page), "samples": [_sample(one) for one in shown.cards]})
         )
     else:
-        _show_preview(shown)
+        show_preview(shown)
 
 
 def compare(
@@ -113,12 +114,13 @@ def report(
         int, typer.Option(help="Pictures to look at for brightness; 0 for none.")
     ] = 200,
     seed: Annotated[int, typer.Option(help="Decides which pictures.")] = 0,
+    overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
     """Write the quality card of a job as HTML, Markdown and JSON."""
     from sapiens_batch.report import make_report, write_report
 
-    address = JobAddress.parse(job)
+    address = JobAddress.parse(job, overrides)
     made = make_report(
         address.open(), pictures=pictures, seed=seed, source_options=address.source_options
     )
@@ -129,9 +131,13 @@ def report(
         _show_report(made, files)
 
 
-def _show_preview(shown: Preview) -> None:
+def show_preview(shown: Preview) -> None:
+    """Print the samples of a page, with their keys whole."""
     console = Console(highlight=False)
-    table = Table("key", "status", "persons", "body", "face", "hands", "", box=None)
+    table = Table(box=None)
+    table.add_column("key", overflow="fold")
+    for name in ("status", "persons", "body", "face", "hands", ""):
+        table.add_column(name)
     for card in shown.cards:
         notes = card.reason or card.note
         table.add_row(escape(card.key), card.status, f"{card.num_persons}", *_scores(card), notes)

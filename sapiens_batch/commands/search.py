@@ -12,7 +12,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sapiens_batch.commands.jobs import AsJson, JobAddress, JobArgument
+from sapiens_batch.commands.jobs import AsJson, JobAddress, JobArgument, Overrides
 from sapiens_batch.errors import InputError
 from sapiens_batch.storage import open_store
 
@@ -38,13 +38,14 @@ def build(
     job: JobArgument,
     index: IndexOption = None,
     column: Annotated[str, typer.Option(help="Column of `images` with vectors.")] = "embedding",
+    overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
     """Build the index of a job's embeddings, or add what was committed since."""
     from sapiens_batch.labelset import LabelSet
     from sapiens_batch.search import build_index
 
-    address = JobAddress.parse(job)
+    address = JobAddress.parse(job, overrides)
     store = index_folder(address, index)
     started = time.perf_counter()
     new: list[Segment] = []
@@ -81,6 +82,7 @@ def query(
         Path | None, typer.Option(help="Write the keys: .parquet (for `select`) or .json.")
     ] = None,
     html: Annotated[Path | None, typer.Option(help="Write an HTML sheet of the pictures.")] = None,
+    overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
     """Find the samples that are most like a sample, an image or a vector."""
@@ -90,7 +92,7 @@ def query(
 
     if sum(one is not None for one in (key, image, vector)) != 1:
         raise InputError("give one of --key, --image and --vector")
-    address = JobAddress.parse(job)
+    address = JobAddress.parse(job, overrides)
     manifest = address.open()
     labels = LabelSet(manifest)
     store = index_folder(address, index)

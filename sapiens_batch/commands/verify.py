@@ -13,7 +13,7 @@ from rich.console import Console
 from rich.markup import escape
 from rich.table import Table
 
-from sapiens_batch.commands.jobs import AsJson, JobAddress, JobArgument
+from sapiens_batch.commands.jobs import AsJson, JobAddress, JobArgument, Overrides
 
 if TYPE_CHECKING:
     from collections.abc import Iterator
@@ -40,6 +40,7 @@ def verify(
     repair: Annotated[
         bool, typer.Option("--repair", help="Order what is damaged to be labeled again by `run`.")
     ] = False,
+    overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
     """Check a job from storage alone: every object, row and count.
@@ -48,7 +49,7 @@ def verify(
     """
     from sapiens_batch.verify import check_job, order_repairs
 
-    address = JobAddress.parse(job)
+    address = JobAddress.parse(job, overrides)
     manifest = address.open()
     source = _listed_input(manifest, address) if compare_input else None
     report = check_job(manifest, sample_fraction=sample, source=source)
@@ -68,17 +69,22 @@ def gc(
     grace_hours: Annotated[
         float, typer.Option(min=0.0, help="Younger objects stay: a running job may need them.")
     ] = 24.0,
+    overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
     """Show or remove objects that no reader and no running job needs."""
     from sapiens_batch.verify import collect_garbage, find_garbage
 
-    manifest = JobAddress.parse(job).open()
+    manifest = JobAddress.parse(job, overrides).open()
     look = collect_garbage if delete else find_garbage
-    objects, sizes, examples = _tally(look(manifest, grace_s=grace_hours * 3600))
+    younger: list[Garbage] = []
+    found = look(manifest, grace_s=grace_hours * 3600, on_younger=younger.append)
+    objects, sizes, examples = _tally(found)
+    younger_bytes = sum(one.info.size_bytes for one in younger)
     if as_json:
         values = {"deleted": delete, "objects": objects, "size_bytes": sizes, "examples": examples}
-        print(json.dumps(values))
+        stays = {"objects": len(younger), "size_bytes": younger_bytes}
+        print(json.dumps({**values, "younger": stays}))
         return
     console = Console(highlight=False, soft_wrap=True)
     verb = "removed" if delete else "would be removed"
@@ -88,6 +94,13 @@ def gc(
     console.print(table if objects else "nothing to remove")
     for key in examples:
         console.print(f"  {escape(key)}")
+    if (num_more := sum(objects.values()) - len(examples)) > 0:
+        console.print(f"  and {num_more} more")
+    if younger:
+        console.print(
+            f"{len(younger)} objects ({younger_bytes} bytes) that nothing needs are younger than "
+            f"{grace_hours:g} hours and stay: a running job may need them; see --grace-hours"
+        )
     if objects and not delete:
         console.print("run again with --delete to remove it")
 
@@ -99,13 +112,18 @@ def errors(
         typer.Option(help="Only this reason, or all that start with it (`decode`)."),
     ] = None,
     limit: Annotated[int, typer.Option(min=0, help="Samples to list.")] = SHOWN,
+    overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
-    """Count quarantined samples by reason, and list them with their keys."""
-    from sapiens_batch.labelset import quarantined
-    from sapiens_batch.labelset.quarantine import matches
+    """Count quarantined samples by reason, and list them with their keys.
 
-    manifest = JobAddress.parse(job).open()
+    A reason that no quarantined sample has ends with exit code 2.
+    """
+    from sapiens_batch.labelset import quarantined
+    from sapiens_batch.labelset.quarantine import check_asked, matches
+
+    manifest = JobAddress.parse(job, overrides).open()
+    check_asked(manifest, reasons=reason)
     counts: Counter[str] = Counter()
     for shard in manifest.summaries():
         counts.update({name: n for name, n in shard.reasons.items() if matches(name, reason)})

@@ -9,17 +9,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any
 
-import yaml
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
+from pydantic import Field, ValidationError
 
 from sapiens_batch.errors import SpecError
+from sapiens_batch.job.faults import describe_faults
+from sapiens_batch.job.section import Section
+from sapiens_batch.job.yaml_file import read_yaml
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True)
-
-
-class NearDuplicates(_Section):
+class NearDuplicates(Section):
     """Which samples count as the same picture."""
 
     similarity: Annotated[float, Field(gt=0, le=1)] = Field(
@@ -27,7 +25,7 @@ class NearDuplicates(_Section):
     )
 
 
-class Balance(_Section):
+class Balance(Section):
     """An even sample over the kinds of picture that a corpus has."""
 
     clusters: Annotated[int, Field(ge=2)] = Field(
@@ -38,7 +36,7 @@ class Balance(_Section):
     )
 
 
-class Recipe(_Section):
+class Recipe(Section):
     """How to select samples."""
 
     where: str = Field(
@@ -74,12 +72,9 @@ def parse_recipe(values: Any, origin: str = "recipe") -> Recipe:
     try:
         return Recipe.model_validate(values)
     except ValidationError as error:
-        faults = "\n".join(
-            f"  {'.'.join(map(str, item['loc'])) or '(top level)'}: {item['msg']}; found "
-            f"{item['input']!r}"
-            for item in error.errors()
-        )
-        raise SpecError(f"{origin} has {error.error_count()} fault(s):\n{faults}") from error
+        faults = describe_faults(error, Recipe)
+        listed = "\n".join(f"  {fault}" for fault in faults)
+        raise SpecError(f"{origin} has {len(faults)} fault(s):\n{listed}") from error
 
 
 def load_recipe(path: Path) -> Recipe:
@@ -88,8 +83,5 @@ def load_recipe(path: Path) -> Recipe:
     Raises:
         SpecError: The file is missing or no recipe.
     """
-    try:
-        values = yaml.safe_load(path.read_text(encoding="utf-8"))
-    except (OSError, UnicodeDecodeError, yaml.YAMLError) as error:
-        raise SpecError(f"recipe {path} cannot be read: {error}") from error
-    return parse_recipe(values or {}, origin=f"recipe {path}")
+    values = read_yaml(path, "recipe")
+    return parse_recipe({} if values is None else values, origin=f"recipe {path}")

@@ -6,6 +6,7 @@ Each step looks only at what the step before left. Samples keep their stored ord
 from __future__ import annotations
 
 import hashlib
+import re
 import uuid
 from collections import Counter
 from collections.abc import Iterator
@@ -20,8 +21,9 @@ from sapiens_batch.curate.balance import balanced, clusters
 from sapiens_batch.curate.duplicates import NUM_LINKS, components, links, representatives
 from sapiens_batch.curate.recipe import Recipe
 from sapiens_batch.curate.selection import Selection
-from sapiens_batch.curate.tables import connect
+from sapiens_batch.curate.tables import columns, connect
 from sapiens_batch.errors import InputError, SpecError
+from sapiens_batch.job.faults import did_you_mean
 from sapiens_batch.labelset import LabelSet
 from sapiens_batch.records import Array
 from sapiens_batch.search import SearchIndex, build_index
@@ -77,10 +79,24 @@ def matching(labels: LabelSet, where: str) -> pa.Table:
             raise SpecError(f"where: {where!r} is more than one condition")
         found: pa.Table = connection.sql(query).to_arrow_table()
     except duckdb.Error as error:
-        raise SpecError(f"where: {where!r} cannot be evaluated: {error}") from error
+        raise SpecError(f"where: {where!r} {_fault(error, labels)}") from error
     finally:
         connection.close()
     return found
+
+
+def _fault(error: Exception, labels: LabelSet) -> str:
+    """What DuckDB says about a condition, without the statement that it stands in."""
+    message = str(error).splitlines()[0].partition("LINE ")[0].strip()
+    unknown = re.search(r'(?:column|alias) "([^"]+)"', message) if "not found" in message else None
+    if unknown is not None:
+        names = columns(labels)
+        hint = did_you_mean(unknown[1], names)
+        quotes = "" if hint else " (text stands in 'single quotes')."
+        return f"names no column {unknown[1]!r}{hint or quotes} There are {', '.join(names)}"
+    if re.search(r'at or near "(\)|ORDER)"|TUPLE', message) or "at end of input" in message:
+        return "is no SQL condition: it ends too early, or its brackets do not match"
+    return f"cannot be evaluated: {message}"
 
 
 @contextmanager

@@ -32,6 +32,7 @@ class Derived(NamedTuple):
     Attributes:
         name: Its name.
         meaning: One sentence for people.
+        needs: The labels that it is made of, for people.
         sql: Expression over `i`, the row of `images`, and `p`, aggregates of its persons; None
             where the job has not what it takes.
         of_persons: Aggregate over the rows of `persons`, or empty.
@@ -39,6 +40,7 @@ class Derived(NamedTuple):
 
     name: str
     meaning: str
+    needs: str
     sql: Callable[[LabelSet], str | None]
     of_persons: Callable[[LabelSet], str] | None = None
 
@@ -81,8 +83,8 @@ def samples_view(labels: LabelSet, text: str) -> str:
         expression = one.sql(labels)
         if expression is None:
             raise SpecError(
-                f"{one.name} ({one.meaning}) needs labels that job {labels.job.name!r} does not "
-                f"have; its tasks are {', '.join(labels.schemas)}"
+                f"{one.name} ({one.meaning}) needs {one.needs}, which job {labels.job.name!r} does "
+                f"not have; it has {_tasks(labels)}"
             )
         columns.append(f"{expression} AS {one.name}")
         if one.of_persons is not None:
@@ -97,6 +99,18 @@ def samples_view(labels: LabelSet, text: str) -> str:
     return (
         f'{statement} LEFT JOIN ({grouped}) p ON i.shard_id = p.shard_id AND i."index" = p."index"'
     )
+
+
+def columns(labels: LabelSet) -> list[str]:
+    """What a condition on `samples` may name: columns of `images`, then derived ones."""
+    stored = _readable(labels.images).schema.names
+    derived = [one.name for one in DERIVED if one.sql(labels) is not None]
+    return list(dict.fromkeys([*stored, *derived]))
+
+
+def _tasks(labels: LabelSet) -> str:
+    """The tasks of a job, with what they label."""
+    return ", ".join(f"{name} of {one.level.table}" for name, one in labels.schemas.items())
 
 
 def _foreground_share(labels: LabelSet) -> str | None:
@@ -132,32 +146,40 @@ def _from_persons(name: str) -> Callable[[LabelSet], str | None]:
     return lambda labels: None if _scores(labels) is None else f"p.{name}"
 
 
+_OF_CLASSES: Final = "`seg` of whole images (without `region: person`) with named classes"
+_OF_KEYPOINTS: Final = "`pose` with named keypoints"
+
 DERIVED: Final = (
     Derived(
         "foreground_share",
         "share of the picture that is no background, from the class areas",
+        _OF_CLASSES,
         _foreground_share,
     ),
     Derived(
         "class_share",
         "share of the picture by class name, as class_share['Hair']",
+        _OF_CLASSES,
         _class_share,
     ),
     Derived(
         "body_score",
         "mean score of the 17 body keypoints, over the persons of the sample",
+        _OF_KEYPOINTS,
         _from_persons("body_score"),
         lambda labels: f"avg({_scores(labels)})",
     ),
     Derived(
         "worst_body_score",
         "least of the persons' mean scores of the 17 body keypoints",
+        _OF_KEYPOINTS,
         _from_persons("worst_body_score"),
         lambda labels: f"min({_scores(labels)})",
     ),
     Derived(
         "largest_person_share",
         "area of the largest person's box over the picture's",
+        "boxes of persons",
         lambda labels: "p.largest_person_share / (i.height::DOUBLE * i.width)",
         lambda labels: "max(bbox[3]::DOUBLE * bbox[4])",
     ),

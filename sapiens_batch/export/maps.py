@@ -13,10 +13,7 @@ from PIL import Image
 
 from sapiens_batch.labelset import SampleLabels
 from sapiens_batch.labelset.overlay import background_class
-from sapiens_batch.records import Array, LabelSchema
-
-NO_CLASS = 255
-"""Stands in class masks where there is no label."""
+from sapiens_batch.records import NO_CLASS, Array, LabelSchema
 
 NO_DEPTH = 0
 """Stands in depth maps where there is no label."""

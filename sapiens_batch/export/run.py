@@ -22,6 +22,7 @@ from sapiens_batch.export.documents import ExportDone, ExportPlan, PlannedShard,
 from sapiens_batch.export.provenance import provenance
 from sapiens_batch.export.samples import SampleReader
 from sapiens_batch.job.digest import differences
+from sapiens_batch.job.faults import did_you_mean
 from sapiens_batch.job.manifest import Manifest
 from sapiens_batch.job.receipt import StoredObject
 from sapiens_batch.labelset import LabelSet
@@ -302,11 +303,14 @@ def _options(kind: type[Exporter[Any]], request: ExportRequest) -> ExportOptions
     try:
         return kind.options_type.model_validate(values)
     except ValidationError as error:
+        known = kind.options_type.model_fields
         first = error.errors()[0]
-        known = ", ".join(kind.options_type.model_fields) or "none"
+        name = ".".join(map(str, first["loc"]))
+        fault = f"option {name}: {first['msg']}, got {first['input']!r}"
+        if first["type"] == "extra_forbidden":
+            fault = f"no option {name!r}{did_you_mean(name, known)}"
         raise SpecError(
-            f"export {kind.name}: option {'.'.join(map(str, first['loc']))}: {first['msg']}, got "
-            f"{first['input']!r}; options are {known}"
+            f"export {kind.name}: {fault}; options are {', '.join(known) or 'none'}"
         ) from error
 
 

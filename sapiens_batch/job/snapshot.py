@@ -201,12 +201,23 @@ def _known(store: Store, committed: Mapping[str, int]) -> pa.Table:
             continue
         named = keys.parse_snapshot(key)
         if named is not None and hashlib.sha256(data).hexdigest() == named[1]:
-            file = pq.ParquetFile(pa.BufferReader(data))
-            if file.schema_arrow.equals(SNAPSHOT_SCHEMA):
-                batches = file.iter_batches(BATCH_ROWS, use_threads=False)
-                kept = (_current_rows(batch, committed) for batch in batches)
-                return pa.Table.from_batches(kept, SNAPSHOT_SCHEMA)
+            known = _current_table(data, committed)
+            if known is not None:
+                return known
     return SNAPSHOT_SCHEMA.empty_table()
+
+
+def _current_table(data: bytes, committed: Mapping[str, int]) -> pa.Table | None:
+    """Rows of a snapshot whose commit is the newest of its shard; None where it is no snapshot."""
+    try:
+        file = pq.ParquetFile(pa.BufferReader(data))
+        if not file.schema_arrow.equals(SNAPSHOT_SCHEMA):
+            return None
+        batches = file.iter_batches(BATCH_ROWS, use_threads=False)
+        kept = (_current_rows(batch, committed) for batch in batches)
+        return pa.Table.from_batches(kept, SNAPSHOT_SCHEMA)
+    except (pa.ArrowException, OSError):  # the latter for bytes that do not unpack
+        return None
 
 
 def _current_rows(batch: pa.RecordBatch, committed: Mapping[str, int]) -> pa.RecordBatch:

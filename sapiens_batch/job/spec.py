@@ -7,11 +7,15 @@ and listing inputs is left to the models and sources packages.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from sapiens_batch.job.detector_spec import DetectorSpec
+from sapiens_batch.job.section import Section
+from sapiens_batch.job.source_fields import without_effect
 from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.records import TaskName
 
@@ -25,14 +29,13 @@ IMAGE_SUFFIXES = (
 """Names that may hold an image; whether the content is one is found out by decoding."""
 
 
+LicenceKey = Literal["sapiens2", "cc-by-nc-4.0"]
+"""What a person writes to accept the terms of released weights; `models.licences` has the terms."""
+
 _Level = Annotated[int, Field(ge=0, le=255)]
 
 
-class _Section(BaseModel):
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
-
-
-class SourceSpec(_Section):
+class SourceSpec(Section):
     """Where the images are and how to read them."""
 
     format: Literal[
@@ -109,13 +112,34 @@ class SourceSpec(_Section):
         default=False, description="Always false: samples keep the order in which they are stored."
     )
 
+    @field_validator("shuffle", mode="before")
+    @classmethod
+    def _never_shuffled(cls, value: Any) -> Any:
+        if value is not False:
+            raise ValueError(
+                "always false: samples keep their stored order, by which a job is resumed; "
+                "shuffle what you read from the labels"
+            )
+        return value
+
+    @model_validator(mode="after")
+    def _fields_fit_format(self) -> SourceSpec:
+        if faults := without_effect(self.format, self):
+            raise ValueError("\n".join(faults))
+        return self
+
+    @property
+    def gives_boxes(self) -> bool:
+        """Whether the source says where persons are."""
+        return self.boxes is not None or self.format == "coco"
+
     @property
     def uris(self) -> list[str]:
         """The addresses as a list."""
         return [self.uri] if isinstance(self.uri, str) else list(self.uri)
 
 
-class DecodeSpec(_Section):
+class DecodeSpec(Section):
     """How encoded images become pixels."""
 
     background: tuple[_Level, _Level, _Level] = Field(
@@ -134,54 +158,7 @@ class DecodeSpec(_Section):
     )
 
 
-def is_onnx_file(model: str) -> bool:
-    """Whether the name of a detector is that of an ONNX file."""
-    return model.lower().endswith(".onnx")
-
-
-class DetectorSpec(_Section):
-    """How persons are found where the source gives no boxes."""
-
-    model: str = Field(
-        default="movenet",
-        description="`movenet` (bundled, at most 6 persons), the hub id or folder of a "
-        "transformers object detection model, or the path or address of an .onnx file.",
-    )
-    person_class: Annotated[int, Field(ge=0)] | None = Field(
-        default=None,
-        description="ONNX files: number of the class `person`. Default: as the file's metadata "
-        "names it, else 0 of 80 classes, 1 of 91, or the only one.",
-    )
-    revision: str | None = Field(default=None, description="Hub revision.")
-    score_threshold: Annotated[float, Field(ge=0, le=1)] | None = Field(
-        default=None,
-        description="Boxes with a higher score than this are kept. Default: 0.2 for `movenet`, "
-        "0.3 for others.",
-    )
-    nms_iou: Annotated[float, Field(ge=0, le=1)] = Field(
-        default=0.3, description="Boxes that overlap a better one by more than this are dropped."
-    )
-    batch_images: Annotated[int, Field(ge=1)] = Field(
-        default=4, description="Images that are decoded and searched at a time."
-    )
-
-    @model_validator(mode="after")
-    def _person_class_fits_model(self) -> DetectorSpec:
-        if self.person_class is not None and not is_onnx_file(self.model):
-            raise ValueError(
-                f"person_class: has no effect on {self.model}, only on an .onnx file without names"
-            )
-        return self
-
-    @property
-    def threshold(self) -> float:
-        """The score threshold, or its default."""
-        if self.score_threshold is not None:
-            return self.score_threshold
-        return 0.2 if self.model == "movenet" else 0.3
-
-
-class PersonsSpec(_Section):
+class PersonsSpec(Section):
     """Where person boxes come from."""
 
     origin: Literal["source", "whole_image", "detector"] = Field(
@@ -215,7 +192,7 @@ class PersonsSpec(_Section):
         return self.detector or DetectorSpec()
 
 
-class OutputSpec(_Section):
+class OutputSpec(Section):
     """Where labels go."""
 
     uri: str = Field(description="Folder or fsspec address of the job directory.")
@@ -227,7 +204,7 @@ class OutputSpec(_Section):
     )
 
 
-class ErrorsSpec(_Section):
+class ErrorsSpec(Section):
     """When to stop a job that is going wrong, and when to suspect a single sample."""
 
     max_quarantined: Annotated[int, Field(ge=0)] | None = Field(
@@ -248,10 +225,19 @@ class ErrorsSpec(_Section):
     )
 
 
-class RuntimeSpec(_Section):
+def _check_device(name: str) -> str:
+    if not re.fullmatch(r"auto|cpu|cuda(:\d+)?", name):
+        raise ValueError("give auto, cpu, cuda or cuda:N")
+    return name
+
+
+_Device = Annotated[str, AfterValidator(_check_device)]
+
+
+class RuntimeSpec(Section):
     """How the job runs; none of this changes labels beyond the stated tolerance."""
 
-    device: str = Field(default="auto", description="auto, cpu, cuda, or cuda:N.")
+    device: _Device = Field(default="auto", description="auto, cpu, cuda, or cuda:N.")
     dtype: Literal["float32", "bfloat16", "float16"] = Field(
         default="float32", description="Precision of the forward pass."
     )
@@ -287,17 +273,23 @@ class RuntimeSpec(_Section):
     )
 
 
-class JobSpec(_Section):
+class JobSpec(Section):
     """A whole job file."""
 
-    name: Annotated[str, Field(min_length=1, pattern=r"^[A-Za-z0-9._-]+$")]
+    name: str = Field(
+        min_length=1,
+        pattern=r"^[A-Za-z0-9._-]+$",
+        description="What the job is called: letters, digits, `.`, `_` and `-`.",
+    )
     source: SourceSpec
     persons: PersonsSpec | None = Field(
         default=None, description="Where persons come from; default: the source's boxes for pose."
     )
     decode: DecodeSpec = DecodeSpec()
-    tasks: dict[TaskName, TaskSpec] = Field(min_length=1)
-    accept_licences: list[str] = Field(
+    tasks: dict[TaskName, TaskSpec] = Field(
+        min_length=1, description="What to label: a section for each task, under the task's name."
+    )
+    accept_licences: list[LicenceKey] = Field(
         default_factory=list,
         description="Keys of the licences of released weights that you accept, for example "
         "`sapiens2`; the refusal without it shows the terms.",
@@ -306,11 +298,12 @@ class JobSpec(_Section):
     errors: ErrorsSpec = ErrorsSpec()
     runtime: RuntimeSpec = RuntimeSpec()
 
-    @model_validator(mode="after")
-    def _tasks_fit_persons(self) -> JobSpec:
-        for name, task in self.tasks.items():
+    @field_validator("tasks")
+    @classmethod
+    def _settings_fit_tasks(cls, tasks: dict[TaskName, TaskSpec]) -> dict[TaskName, TaskSpec]:
+        for name, task in tasks.items():
             task.check_owner(name)
-        return self
+        return tasks
 
     @property
     def persons_section(self) -> PersonsSpec:

@@ -1,22 +1,22 @@
 """From a YAML file to a validated job: overrides, environment variables, readable faults.
 
-What a job may say is defined in `job.spec`; this module only reads it and tells what is wrong.
+What a job may say is defined in `job.spec`, what is wrong with it is worded in `job.faults`.
 """
 
 from __future__ import annotations
 
-import difflib
 import os
 import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
-import yaml
-from pydantic import BaseModel, ValidationError
+from pydantic import ValidationError
 
 from sapiens_batch.errors import SpecError
+from sapiens_batch.job.faults import describe_faults
 from sapiens_batch.job.spec import JobSpec
+from sapiens_batch.job.yaml_file import parse_assigned, read_yaml
 
 
 def load_spec(path: Path, overrides: Sequence[str] = ()) -> JobSpec:
@@ -29,17 +29,15 @@ def load_spec(path: Path, overrides: Sequence[str] = ()) -> JobSpec:
         overrides: `dotted.field=value` assignments, values parsed as YAML, applied last.
 
     Raises:
-        SpecError: The file is missing or no YAML mapping, a variable is unset, an override has no
-            `=`, or a field breaks a rule; the message lists field, rule and value of every fault.
+        SpecError: The file is missing or no YAML mapping, a key stands in it twice, a variable is
+            unset, an override has no `=`, or a field breaks a rule; the message lists field, rule
+            and value of every fault.
     """
-    try:
-        text = path.read_text(encoding="utf-8")
-    except (OSError, UnicodeDecodeError) as error:
-        raise SpecError(f"job file {path} cannot be read: {error}") from error
-    try:
-        values = yaml.safe_load(text)
-    except yaml.YAMLError as error:
-        raise SpecError(f"job file {path} is not valid YAML: {error}") from error
+    values = read_yaml(path, "job file")
+    if values is None:
+        raise SpecError(
+            f"job file {path} is empty: it needs at least name, source, tasks and output"
+        )
     if not isinstance(values, dict):
         raise SpecError(
             f"job file {path} must be a mapping of sections, found {type(values).__name__}"
@@ -58,29 +56,9 @@ def parse_spec(values: Mapping[str, Any], origin: str = "job spec") -> JobSpec:
     try:
         return JobSpec.model_validate(values)
     except ValidationError as error:
-        faults = "\n".join(f"  {_fault(dict(item))}" for item in error.errors())
-        raise SpecError(f"{origin} has {error.error_count()} fault(s):\n{faults}") from error
-
-
-def _fault(item: dict[str, Any]) -> str:
-    where = ".".join(str(part) for part in item["loc"] if part != "[key]") or "(top level)"
-    if item["type"] == "missing":
-        return f"{where}: required, but absent"
-    if item["type"] == "extra_forbidden":
-        close = difflib.get_close_matches(str(item["loc"][-1]), _field_names(JobSpec), n=1)
-        hint = f"; did you mean `{close[0]}`?" if close else ""
-        return f"{where}: no such field{hint}"
-    return f"{where}: {item['msg']}; found {item['input']!r}"
-
-
-def _field_names(model: type[BaseModel]) -> list[str]:
-    names = []
-    for name, field in model.model_fields.items():
-        names.append(field.alias or name)
-        for kind in (field.annotation, *get_args(field.annotation)):
-            if isinstance(kind, type) and issubclass(kind, BaseModel):
-                names += _field_names(kind)
-    return names
+        faults = describe_faults(error, JobSpec)
+        listed = "\n".join(f"  {fault}" for fault in faults)
+        raise SpecError(f"{origin} has {len(faults)} fault(s):\n{listed}") from error
 
 
 def _override(values: dict[str, Any], assignment: str) -> None:
@@ -93,7 +71,7 @@ def _override(values: dict[str, Any], assignment: str) -> None:
         target = target.setdefault(name, {})
         if not isinstance(target, dict):
             raise SpecError(f"--set {assignment}: `{name}` is not a section")
-    target[last] = yaml.safe_load(text)
+    target[last] = parse_assigned(text, f"--set {assignment}")
 
 
 def _interpolate(value: Any) -> Any:

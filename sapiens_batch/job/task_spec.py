@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field
+from pydantic import Field
 
+from sapiens_batch.job.section import Section
 from sapiens_batch.records import Level, Preprocess, TaskName
 
 _OWNERS: dict[str, TaskName] = {
@@ -21,10 +22,8 @@ _OWNERS: dict[str, TaskName] = {
 """Settings that only one task has."""
 
 
-class TaskSpec(BaseModel):
+class TaskSpec(Section):
     """One label task."""
-
-    model_config = ConfigDict(extra="forbid", frozen=True, validate_default=True)
 
     checkpoint: str = Field(
         description="Hub id, folder, .safetensors or .pth file, TorchScript model, or `demo` for "
@@ -80,4 +79,4 @@ class TaskSpec(BaseModel):
             # defaults count as not given, so that a spec read back from `job.json` is valid
             changed = getattr(self, setting) != field.get_default(call_default_factory=True)
             if owner != name and changed:
-                raise ValueError(f"tasks.{name}.{setting}: only `{owner}` has it")
+                raise ValueError(f"{name}.{setting}: only `{owner}` has it")

@@ -12,7 +12,9 @@ from dataclasses import replace
 
 from sapiens_batch.errors import SpecError
 from sapiens_batch.job.task_spec import TaskSpec
+from sapiens_batch.models.catalog import check_serves
 from sapiens_batch.models.licences import (
+    Ask,
     LicenceRecord,
     accepted_by,
     licence_named,
@@ -25,37 +27,46 @@ from sapiens_batch.tasks.base import Task
 
 
 def resolve(
-    tasks: Mapping[TaskName, TaskSpec], *, accepted: Collection[str] = ()
+    tasks: Mapping[TaskName, TaskSpec],
+    *,
+    accepted: Collection[str] = (),
+    ask: Ask = "job_file",
 ) -> dict[TaskName, Checkpoint]:
     """Find and identify the weights of each task, without keeping them in memory.
 
     Args:
         tasks: Settings by task.
         accepted: Keys of the licences that the job file accepts; the environment may accept more.
+        ask: Where the caller lets a person accept, for the message.
 
     Raises:
         SpecError: When a task is not there, or the terms of its weights were not accepted.
-        WeightsError: When a checkpoint cannot be found or read.
+        WeightsError: When a checkpoint cannot be found or read, or its id names weights that were
+            not released or are for other tasks.
     """
     checkpoints: dict[TaskName, Checkpoint] = {}
     for name, spec in tasks.items():
         task, terms = task_type(name), licence_of_id(spec.checkpoint)
+        check_serves(spec.checkpoint, name)
         if terms is not None:
-            accepted_by(terms, spec.checkpoint, accepted)
+            accepted_by(terms, spec.checkpoint, accepted, ask=ask)
         checkpoint = resolve_checkpoint(spec.checkpoint, spec.revision, head=task.head)
-        record = require_acceptance({spec.checkpoint: checkpoint}, accepted)[spec.checkpoint]
+        record = require_acceptance({spec.checkpoint: checkpoint}, accepted, ask=ask)[
+            spec.checkpoint
+        ]
         checkpoints[name] = replace(checkpoint, accepted_by=record.accepted_by)
     return checkpoints
 
 
 def require_acceptance(
-    checkpoints: Mapping[str, Checkpoint], accepted: Collection[str]
+    checkpoints: Mapping[str, Checkpoint], accepted: Collection[str], *, ask: Ask = "job_file"
 ) -> dict[str, LicenceRecord]:
     """Check that somebody accepted the terms of all weights.
 
     Args:
         checkpoints: Resolved weights under any names.
         accepted: Keys of the licences that the job file accepts; the environment may accept more.
+        ask: As for `resolve`.
 
     Returns:
         The terms of each checkpoint, and where they were accepted, under the same names.
@@ -69,7 +80,7 @@ def require_acceptance(
         if terms is None:
             records[name] = LicenceRecord(checkpoint.licence, "", "")
             continue
-        where = accepted_by(terms, checkpoint.id, accepted)
+        where = accepted_by(terms, checkpoint.id, accepted, ask=ask)
         records[name] = LicenceRecord(terms.name, terms.url, where)
     return records
 
@@ -79,6 +90,7 @@ def describe(
     checkpoints: Mapping[TaskName, Checkpoint] | None = None,
     *,
     accepted: Collection[str] = (),
+    ask: Ask = "job_file",
 ) -> dict[TaskName, Task]:
     """The tasks with their schemas, views and checkpoints, without weights in memory.
 
@@ -86,12 +98,13 @@ def describe(
         tasks: Settings by task.
         checkpoints: Resolved weights by task; resolved here where not given.
         accepted: As for `resolve`.
+        ask: As for `resolve`.
 
     Raises:
         SpecError: When settings ask for what a task cannot do, or terms were not accepted.
         WeightsError: When a checkpoint cannot be found or read, or has no head for its task.
     """
-    resolved = resolve(tasks, accepted=accepted) if checkpoints is None else checkpoints
+    resolved = resolve(tasks, accepted=accepted, ask=ask) if checkpoints is None else checkpoints
     return {name: task_type(name)(spec, resolved[name]) for name, spec in tasks.items()}
 
 

@@ -6,6 +6,7 @@ to `images`. A box from which no view can be cut is an error here, not a row wit
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
@@ -32,7 +33,7 @@ from sapiens_batch.records import (
 )
 from sapiens_batch.tasks.base import Task
 
-ImageInput = bytes | Image.Image | Array
+ImageInput = bytes | str | os.PathLike[str] | Image.Image | Array
 Boxes = Array | Sequence[Sequence[float]]
 
 
@@ -58,8 +59,12 @@ class ImageLabels:
         Raises:
             KeyError: There is no such task or column.
         """
-        values = self.labels[task].columns[name]
-        return values if self.schemas[task].level is Level.PERSON else values[0]
+        schema, columns = self._schema(task), self.labels[task].columns
+        if name not in columns:
+            there_are = ", ".join(columns) or "none"
+            hint = "" if schema.array is None else f"; `map({task!r})` has its array"
+            raise KeyError(f"task {task} has no column {name!r}; there are {there_are}{hint}")
+        return columns[name] if schema.level is Level.PERSON else columns[name][0]
 
     def map(self, task: TaskName, person: int | None = None) -> Array:
         """A dense label in source pixels.
@@ -78,7 +83,7 @@ class ImageLabels:
             KeyError: There is no such task.
             ValueError: The task has no array, or `person` does not go with its level.
         """
-        schema, labels = self.schemas[task], self.labels[task]
+        schema, labels = self._schema(task), self.labels[task]
         if schema.array is None or labels.array is None:
             raise ValueError(f"task {task} fills columns only, it has no map")
         if (person is None) is not (schema.level is Level.IMAGE):
@@ -94,6 +99,11 @@ class ImageLabels:
         )
         return frames.renormalize(mapped, 0) if task == "normal" else mapped
 
+    def _schema(self, task: TaskName) -> LabelSchema:
+        if task not in self.schemas:
+            raise KeyError(f"no task {task!r}; the labeler has {', '.join(self.schemas)}")
+        return self.schemas[task]
+
 
 class Images:
     """Images with the persons in them.
@@ -105,7 +115,8 @@ class Images:
         needs_persons: Tasks that label persons.
 
     Raises:
-        InputError: Boxes are needed and missing, or of another number than images.
+        InputError: Images are no list, or boxes are needed and missing, or of another number than
+            images.
     """
 
     def __init__(
@@ -116,6 +127,10 @@ class Images:
         persons: Literal["given", "whole_image"],
         needs_persons: Sequence[TaskName],
     ) -> None:
+        if isinstance(images, bytes | str | os.PathLike | Image.Image):
+            raise InputError(
+                f"images is one {type(images).__name__}: give a list, even of a single image"
+            )
         if boxes is None and needs_persons and persons == "given":
             raise InputError(
                 f"{', '.join(needs_persons)} label persons, but no boxes were given: pass "
@@ -131,7 +146,7 @@ class Images:
         """Open images `[start, stop)` and make their views.
 
         Raises:
-            InputError: An image is none, or no view can be cut from a box.
+            InputError: An image is none or a file cannot be read, or no view can be cut from a box.
             SampleError: An encoded file cannot be decoded.
         """
         made: dict[ViewSpec, list[View]] = {spec: [] for spec in specs}
@@ -230,12 +245,28 @@ def _batch(
     )
 
 
+def _read(uri: str) -> bytes:
+    """The image file at a path or address."""
+    # the stores behind addresses are not imported for those who hand over images
+    from sapiens_batch.storage.addresses import absolute_uri
+    from sapiens_batch.storage.inputs import read_input
+
+    return read_input(absolute_uri(uri))
+
+
 def _pixels(image: ImageInput, index: int) -> Array:
     """(H, W, 3) uint8 RGB, upright."""
     if isinstance(image, bytes):
         return decode(image).pixels
+    if isinstance(image, str | os.PathLike):
+        return decode(_read(os.fspath(image))).pixels
     if isinstance(image, Image.Image):
         return to_rgb(ImageOps.exif_transpose(image))[0]
+    if not isinstance(image, np.ndarray):
+        raise InputError(
+            f"image {index} is a {type(image).__name__}: give a path or address, the bytes of an "
+            "image file, a Pillow image, or a uint8 array (H, W, 3) RGB or (H, W) grey"
+        )
     pixels = np.repeat(image[..., None], 3, axis=2) if image.ndim == 2 else image
     if pixels.dtype != np.uint8 or pixels.ndim != 3 or pixels.shape[2] != 3 or not pixels.size:
         raise InputError(

@@ -87,7 +87,7 @@ class Labeler:
         """
         if num_threads is not None:
             torch.set_num_threads(num_threads)
-        described = describe(_specs(tasks), checkpoints, accepted=accept_licences)
+        described = describe(_specs(tasks), checkpoints, accepted=accept_licences, ask="argument")
         where = _device(device)
         _check_precision(described, dtype)
         precision: torch.dtype = getattr(torch, dtype)
@@ -138,8 +138,8 @@ class Labeler:
         """Label images for every task.
 
         Args:
-            images: Encoded files, Pillow images (turned upright by their EXIF tag), or uint8
-                arrays (H, W, 3) RGB or (H, W) grey.
+            images: Paths or addresses of image files, encoded files as bytes, Pillow images
+                (turned upright by their EXIF tag), or uint8 arrays (H, W, 3) RGB or (H, W) grey.
             boxes: (P, 4) COCO xywh in source pixels for each image; None for an image without
                 persons. Needed by tasks that label persons.
             persons: `whole_image` takes each image as one person, where no boxes are given.
@@ -149,8 +149,8 @@ class Labeler:
 
         Raises:
             InputError: Boxes are needed and missing, of another number than images, or such that
-                no view can be cut; or an image is none.
-            SampleError: An encoded file cannot be decoded.
+                no view can be cut; or an image is none, or its file cannot be read.
+            SampleError: A file cannot be decoded.
         """
         opened = Images(images, boxes, persons=persons, needs_persons=self._needs_persons)
         labels: list[ImageLabels] = []

@@ -6,11 +6,13 @@ Labeling samples again is left to the pipeline.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import pyarrow.dataset as ds
 
+from sapiens_batch.errors import InputError
 from sapiens_batch.job.manifest import Manifest
 from sapiens_batch.job.snapshot import CommitSummary
 from sapiens_batch.records import Level, Status
@@ -68,6 +70,42 @@ def quarantined(
             shard.tables[Level.IMAGE.table].key, format="parquet", filesystem=filesystem
         ).to_table(columns=list(_COLUMNS), filter=wanted)
         yield from _samples(shard, table.to_pylist(), reasons)
+
+
+def check_asked(
+    manifest: Manifest,
+    *,
+    reasons: Collection[str] | None = None,
+    keys: Collection[str] | None = None,
+) -> None:
+    """Check that what is asked for is the reason and the key of some quarantined sample.
+
+    A job that has none at all passes: nothing is left of what was asked for.
+
+    Args:
+        manifest: The job.
+        reasons: As for `quarantined`.
+        keys: As for `quarantined`.
+
+    Raises:
+        InputError: No sample has any of the reasons and keys; says which reasons there are.
+        ProtocolError, StorageError: As for `quarantined`.
+    """
+    counts: Counter[str] = Counter()
+    for shard in manifest.summaries():
+        counts.update(shard.reasons)
+    if not counts:
+        return
+    there_are = ", ".join(f"{name} {number}" for name, number in sorted(counts.items()))
+    asked = " or ".join(map(repr, reasons or ()))
+    if not any(matches(name, reasons) for name in counts):
+        raise InputError(f"no quarantined sample has reason {asked}; there are {there_are}")
+    if keys is not None and next(quarantined(manifest, reasons=reasons, keys=keys), None) is None:
+        of = f"reason {asked} and " if asked else ""
+        raise InputError(
+            f"no quarantined sample has {of}key {' or '.join(map(repr, keys))}; there are "
+            f"{there_are}, and `errors` lists their keys"
+        )
 
 
 def matches(reason: str, wanted: Collection[str] | None) -> bool:

@@ -14,6 +14,7 @@ import pyarrow as pa
 
 from sapiens_batch.errors import InputError
 from sapiens_batch.images import frames
+from sapiens_batch.job.faults import did_you_mean
 from sapiens_batch.labelset.arrays import LabelArray
 from sapiens_batch.labelset.overlay import lay_over
 from sapiens_batch.records import Affine, Array, LabelSchema, Level
@@ -90,7 +91,7 @@ class SampleLabels:
 
     def _in_source(self, task: str, person: int | None, *, channel: int | None) -> Array | None:
         """A map on the source; one channel of it comes in float32."""
-        schema = self.schemas[task]
+        schema = self._schema(task)
         owners: list[int | None] = [person]
         if schema.array is not None and schema.level is Level.PERSON and person is None:
             owners = [row["person"] for row in reversed(self.persons)]
@@ -159,7 +160,7 @@ class SampleLabels:
         return None if values is None else np.isin(values, numbers)
 
     def _class_number(self, task: str, name: str | int) -> int:
-        known = self.schemas[task].metadata.get("classes") or []
+        known = self._schema(task).metadata.get("classes") or []
         if isinstance(name, int):
             return name
         if name not in known:
@@ -170,7 +171,7 @@ class SampleLabels:
 
     def _owner(self, task: str, person: int | None) -> Row:
         """The table row that ties this sample, or one of its persons, to the task's array."""
-        schema = self.schemas[task]
+        schema = self._schema(task)
         if schema.array is None:
             raise ValueError(f"task {task} fills table columns only, it has no array")
         if (person is None) is not (schema.level is Level.IMAGE):
@@ -183,7 +184,16 @@ class SampleLabels:
         for row in self.persons:
             if row["person"] == person:
                 return row
-        raise KeyError(f"sample {self.row['key']!r} has no person {person}")
+        there_are = ", ".join(str(row["person"]) for row in self.persons) or "none"
+        raise KeyError(f"sample {self.row['key']!r} has persons {there_are}, not {person}")
+
+    def _schema(self, task: str) -> LabelSchema:
+        if task not in self.schemas:
+            there_are = ", ".join(self.schemas)
+            raise KeyError(
+                f"no task {task!r}; there are {there_are}{did_you_mean(task, self.schemas)}"
+            )
+        return self.schemas[task]
 
     def _axes(self, task: str) -> tuple[int, int]:
         names = self.arrays[task].field.dimension_names

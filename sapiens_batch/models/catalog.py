@@ -6,11 +6,15 @@ of the modules built from the configurations. Sizes are in decimal GB.
 
 from __future__ import annotations
 
+import difflib
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import pairwise
+from pathlib import Path
 from typing import Final
 
+from sapiens_batch.errors import WeightsError
 from sapiens_batch.models.configs import HeadConfig, HeadKind, released_head
 from sapiens_batch.models.configs_v1 import released_v1_head
 from sapiens_batch.models.licences import CC_BY_NC_4, SAPIENS2, Licence
@@ -23,6 +27,12 @@ _ENCODER_ROOM: Final = 12
 
 _PRETRAIN_V1_TOKENS: Final = 64 * 64 + 1 + 1 - 64 * 48
 """Rows of the position table, and the class token, that task encoders of Sapiens v1 lack."""
+
+_NAMED_LIKE_A_RELEASE: Final = re.compile(r"facebook/sapiens2?-[a-z]+-\d[\w.-]*")
+_OTHER_FORMS: Final = ("-torchscript", "-bfloat16")
+"""Endings of the hub ids under which Meta keeps other forms of the same weights."""
+
+_SHOWN_RELEASES: Final = 4
 
 ENCODER_PARAMETERS: Final = {
     "sapiens2-0.1b": 113_993_472,
@@ -123,6 +133,46 @@ def releases() -> Iterator[Release]:
             yield _release(f"facebook/sapiens2-{kind}-{size}", f"sapiens2-{size}", head)
     yield _release("facebook/sapiens2-matting-1b", "sapiens2-1b", released_head("matting", "1b"))
     yield from _v1_releases()
+
+
+def released(checkpoint: str) -> Release | None:
+    """The release that a hub id names, None for a folder here or an id not named like one.
+
+    Raises:
+        WeightsError: The id is named like a release, and there is none such; offers the nearest.
+    """
+    if not _NAMED_LIKE_A_RELEASE.fullmatch(checkpoint) or Path(checkpoint).exists():
+        return None
+    known = {release.id: release for release in releases()}
+    forms = (checkpoint.removesuffix(ending) for ending in ("", *_OTHER_FORMS))
+    found = next((known[form] for form in forms if form in known), None)
+    if found is None:
+        near = difflib.get_close_matches(checkpoint, known, n=_SHOWN_RELEASES)
+        raise WeightsError(
+            f"checkpoint {checkpoint}: no such weights were released; the nearest are "
+            f"{', '.join(near)}; `sapiens-batch models list` shows all"
+        )
+    return found
+
+
+def check_serves(checkpoint: str, task: str) -> None:
+    """Check that a hub id, by its name alone, can be what a task needs.
+
+    Raises:
+        WeightsError: It names no release, or one for other tasks.
+    """
+    release = released(checkpoint)
+    if release is None or task in release.tasks:
+        return
+    generation = release.id.partition("-")[0]
+    fitting = [
+        one.id for one in releases() if task in one.tasks and one.id.startswith(generation + "-")
+    ]
+    near = difflib.get_close_matches(checkpoint, fitting, n=_SHOWN_RELEASES)
+    offer = f"; for {task} there are {', '.join(near)}" if near else ""
+    raise WeightsError(
+        f"tasks.{task}: {checkpoint} serves {', '.join(release.tasks)}, not {task}{offer}"
+    )
 
 
 def _v1_releases() -> Iterator[Release]:

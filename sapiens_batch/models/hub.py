@@ -14,7 +14,14 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from huggingface_hub import _CACHED_NO_EXIST, HfApi, hf_hub_download, try_to_load_from_cache
+from huggingface_hub import (
+    _CACHED_NO_EXIST,
+    HfApi,
+    constants,
+    get_session,
+    hf_hub_download,
+    try_to_load_from_cache,
+)
 from huggingface_hub.errors import (
     EntryNotFoundError,
     GatedRepoError,
@@ -32,6 +39,10 @@ from sapiens_batch.models.tensor_files import ARCHIVE_SUFFIXES, SAFETENSORS_SUFF
 WEIGHTS_NAME = "model.safetensors"
 CONFIG_NAME = "config.json"
 _SUFFIXES = (SAFETENSORS_SUFFIX, *ARCHIVE_SUFFIXES)
+_CONNECT_TIMEOUTS_S = (5.0, 10.0)
+"""Seconds to wait for a connection before the first download, by try."""
+
+_NOT_CONNECTED = ("ConnectError", "ConnectTimeout", "ProxyError")
 _HUB_ID = re.compile(r"[\w-][\w.-]*/[\w-][\w.-]*")
 
 
@@ -124,6 +135,8 @@ def _download(repo: str, revision: str | None) -> CheckpointFiles:
 
 
 def _download_weights(repo: str, revision: str | None) -> Path:
+    if not isinstance(try_to_load_from_cache(repo, WEIGHTS_NAME, revision=revision), str):
+        _check_connection(repo, revision)
     try:
         return Path(hf_hub_download(repo, WEIGHTS_NAME, revision=revision))
     except LocalEntryNotFoundError:
@@ -132,6 +145,28 @@ def _download_weights(repo: str, revision: str | None) -> Path:
         names = HfApi().list_repo_files(repo, revision=revision)
         name = _only_weights(names, f"hub repository {repo}")
         return Path(hf_hub_download(repo, name, revision=revision))
+
+
+def _check_connection(repo: str, revision: str | None) -> None:
+    """Find out soon whether the hub can be connected to: its client would try for half a minute.
+
+    Raises:
+        WeightsError: It cannot. Slow or odd answers are left to the client.
+    """
+    refusal: Exception | None = None
+    for timeout_s in _CONNECT_TIMEOUTS_S:
+        try:
+            get_session().request("HEAD", constants.ENDPOINT, timeout=timeout_s)
+        except OfflineModeIsEnabled:
+            raise
+        except Exception as error:  # of httpx or httpx2, whichever the client is built on
+            if type(error).__name__ not in _NOT_CONNECTED:
+                return
+            refusal = error
+        else:
+            return
+    assert refusal is not None, "every try was refused"
+    raise WeightsError(_unreachable(repo, revision, refusal)) from refusal
 
 
 def _download_config(repo: str, weights: Path) -> Path | None:

@@ -10,12 +10,21 @@ import os
 import re
 from collections.abc import Collection
 from dataclasses import dataclass
-from typing import Final
+from typing import Final, Literal
 
 from sapiens_batch.errors import SpecError
 
 ACCEPT_FIELD: Final = "accept_licences"
 ACCEPT_VARIABLE: Final = "SAPIENS_BATCH_ACCEPT_LICENCES"
+
+Ask = Literal["job_file", "argument", "option"]
+"""Where a person can say yes: in a job file, in a call, or on the command line."""
+
+_WAYS: Final[dict[Ask, str]] = {
+    "job_file": f"put `{ACCEPT_FIELD}: [{{}}]` into the job file",
+    "argument": f'pass `{ACCEPT_FIELD}=["{{}}"]`',
+    "option": "add `--accept-licence {}`",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -33,6 +42,11 @@ class Licence:
     name: str
     url: str
     summary: tuple[str, ...]
+
+    @property
+    def terms(self) -> str:
+        """The summary as lines to show, one a sentence."""
+        return "\n".join(f"  - {sentence}" for sentence in self.summary)
 
 
 @dataclass(frozen=True, slots=True)
@@ -95,13 +109,16 @@ def licence_named(name: str) -> Licence | None:
     return next((terms for terms in LICENCES if terms.name == name), None)
 
 
-def accepted_by(licence: Licence, checkpoint: str, accepted: Collection[str]) -> str:
+def accepted_by(
+    licence: Licence, checkpoint: str, accepted: Collection[str], *, ask: Ask = "job_file"
+) -> str:
     """Where a licence was accepted: the job's field, or the environment variable.
 
     Args:
         licence: The terms.
         checkpoint: The weights that come with them, for the message.
-        accepted: Keys of the licences that the job file accepts.
+        accepted: Keys of the licences that were accepted.
+        ask: Where the caller lets a person accept, for the message.
 
     Raises:
         SpecError: It was accepted nowhere; shows the terms and how to accept them.
@@ -110,9 +127,11 @@ def accepted_by(licence: Licence, checkpoint: str, accepted: Collection[str]) ->
         return ACCEPT_FIELD
     if licence.key in re.split(r"[\s,]+", os.environ.get(ACCEPT_VARIABLE, "")):
         return ACCEPT_VARIABLE
-    terms = "\n".join(f"  - {sentence}" for sentence in licence.summary)
+    known = [one.key for one in LICENCES]
+    strange = ", ".join(repr(key) for key in accepted if key not in known)
+    note = f" ({strange} is no licence; there are {', '.join(known)})" if strange else ""
     raise SpecError(
-        f"{checkpoint} comes under the {licence.name} ({licence.url}):\n{terms}\n"
-        f"Read it. To accept it put `{ACCEPT_FIELD}: [{licence.key}]` into the job file or set "
-        f"{ACCEPT_VARIABLE}={licence.key}"
+        f"{checkpoint} comes under the {licence.name} ({licence.url}):\n{licence.terms}\n"
+        f"Read it. To accept it {_WAYS[ask].format(licence.key)} or set "
+        f"{ACCEPT_VARIABLE}={licence.key}{note}"
     )

@@ -15,6 +15,11 @@ _FINDERS: dict[str, type[PersonFinder]] = {
 }
 
 
-def make_person_finder(spec: PersonsSpec) -> PersonFinder:
-    """Make the finder that the `persons` section of a job file asks for."""
-    return _FINDERS[spec.origin](spec)
+def make_person_finder(spec: PersonsSpec, detector_digest: str | None = None) -> PersonFinder:
+    """Make the finder that the `persons` section of a job file asks for.
+
+    Args:
+        spec: The section.
+        detector_digest: See `PersonFinder`.
+    """
+    return _FINDERS[spec.origin](spec, detector_digest)

@@ -60,10 +60,21 @@ class PersonFinder(ABC):
 
     Args:
         spec: The `persons` section of the job.
+        detector_digest: Digest that the detector must have; None where there is none, or where any
+            will do.
     """
 
-    def __init__(self, spec: PersonsSpec) -> None:
+    def __init__(self, spec: PersonsSpec, detector_digest: str | None = None) -> None:
         self.spec = spec
+        self.detector_digest = detector_digest
+
+    def load(self) -> None:  # noqa: B027 - most finders have nothing to load
+        """Load what `find` needs now, rather than on first use.
+
+        Raises:
+            SpecError: What the job file names is not there, or is not what the job was planned
+                with.
+        """
 
     @property
     def batch_images(self) -> int:
@@ -81,7 +92,11 @@ class PersonFinder(ABC):
             images: The decoded images, one for each sample.
 
         Returns:
-            For each image its persons, or why what the source says makes no sense as a whole.
+            For each image its persons, or why what the source says, or the detector finds, makes
+            no sense as a whole.
+
+        Raises:
+            SpecError: See `load`.
         """
 
     def boxes_before_decoding(self, sample: Sample) -> Array | None:
@@ -104,7 +119,9 @@ class Detector(ABC):
 
         Returns:
             For each image (P, 4) float32 first and last column and row in source pixels, in the
-            order x, y, x, y, and (P,) float32 scores from 0 to 1; no suppression needed.
+            order x, y, x, y, and (P,) float32 scores from 0 to 1; no suppression needed. What the
+            model computed is handed on: boxes may not be finite, and the score of a candidate
+            that the model cannot judge is NaN.
         """
 
     @property

@@ -20,7 +20,7 @@ from sapiens_batch.persons.base import Detector
 from sapiens_batch.records import Array
 
 _PERSON = "person"
-_FILES = ("config.json", "preprocessor_config.json", "model.safetensors")
+_FILES = ("config.json", "preprocessor_config.json", "model*.safetensors*")
 
 
 class HubDetector(Detector):
@@ -59,7 +59,11 @@ class HubDetector(Detector):
         )
         persons = found["labels"] == self._person_label
         corners = found["boxes"][persons].numpy().astype(np.float32)
-        return corners, found["scores"][persons].numpy().astype(np.float32)
+        scores = found["scores"][persons].numpy().astype(np.float32)
+        # the processor leaves out queries whose score is NaN
+        unjudged = int((~outputs.logits.amax(dim=-1).isfinite()).sum())
+        unknown = np.full((unjudged, 5), np.nan, np.float32)
+        return np.concatenate([corners, unknown[:, :4]]), np.concatenate([scores, unknown[:, 4]])
 
 
 def load_hub_detector(model: str, revision: str | None) -> HubDetector:
@@ -112,9 +116,7 @@ def _person_label(names: dict[int, str], model: str) -> int:
 
 def _digest(folder: Path) -> str:
     digest = hashlib.sha256()
-    for name in _FILES:
-        path = folder / name
-        if path.is_file():
-            with path.open("rb") as file:
-                digest.update(name.encode() + hashlib.file_digest(file, "sha256").digest())
+    for path in sorted(found for pattern in _FILES for found in folder.glob(pattern)):
+        with path.open("rb") as file:
+            digest.update(path.name.encode() + hashlib.file_digest(file, "sha256").digest())
     return digest.hexdigest()

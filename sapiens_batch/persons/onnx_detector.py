@@ -2,16 +2,14 @@
 
 What outputs mean is left to `onnx_layouts`, suppression and thresholds to `detector`. How images
 are prepared follows from the layout, from the graph's metadata, and from `config.json` and
-`preprocessor_config.json` beside the file, where a transformers model was exported; the digest
-covers all of them. Each image goes through the graph alone: the arithmetic of a batch depends on
-its size, and on a CPU it saves nothing.
+`preprocessor_config.json` beside the file, where a transformers model was exported, which
+`onnx_settings` reads; the digest covers all of them. Each image goes through the graph alone: the
+arithmetic of a batch depends on its size, and on a CPU it saves nothing.
 """
 
 from __future__ import annotations
 
-import ast
 import hashlib
-import json
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING, Any
@@ -24,11 +22,13 @@ from sapiens_batch.persons.base import Detector
 from sapiens_batch.persons.onnx_layouts import (
     SUPPORTED,
     CellLayout,
+    Dimension,
     Layout,
     PixelRules,
     Port,
     QueryLayout,
     Size,
+    mask_prototypes,
     recognise,
 )
 from sapiens_batch.persons.onnx_pixels import (
@@ -39,7 +39,21 @@ from sapiens_batch.persons.onnx_pixels import (
     run,
     size_between,
 )
-from sapiens_batch.persons.onnx_session import open_session
+from sapiens_batch.persons.onnx_session import open_session, refusals
+from sapiens_batch.persons.onnx_settings import (
+    CONFIG,
+    METADATA,
+    PROCESSOR,
+    Settings,
+    channels,
+    class_names,
+    is_on,
+    metadata_size,
+    parse_json,
+    positive_number,
+    processor_edges,
+    processor_size,
+)
 from sapiens_batch.records import Array
 from sapiens_batch.storage.addresses import absolute_uri, parent_uri
 from sapiens_batch.storage.filesystems import MissingInputError
@@ -51,14 +65,15 @@ if TYPE_CHECKING:
 # Changes with the code that decides what the model sees, or what its outputs mean.
 _VERSION = "1"
 _PERSON = "person"
-_CONFIG, _PROCESSOR = "config.json", "preprocessor_config.json"
 # Of one-stage models whose graph leaves the size to the caller and whose metadata names none.
 _USUAL_SIZE = (640, 640)
 # The classes of COCO: 80, or its 91 category numbers with gaps.
 _USUAL_PERSON = {1: 0, 80: 0, 91: 1}
 _IMAGENET_MEAN = (0.485, 0.456, 0.406)
 _IMAGENET_STD = (0.229, 0.224, 0.225)
-_SHORTEST_EDGE, _LONGEST_EDGE = 800, 1333
+# (height, width), px, that a graph without a size of its own is tried with: neither square nor of
+# the aspect that exporters trace, so that one that is bound to a size is found out.
+_TRIAL_PHOTO = (640, 410)
 # Tasks of the exporter that writes its name of the task into the metadata.
 _TASKS_WITH_BOXES = ("detect", "segment", "pose")
 
@@ -119,8 +134,9 @@ class OnnxDetector(Detector):
         edges, scores = self._layout.persons(found, size, self._person)
         height, width = image.size
         scale = np.array([width / canvas.content[1], height / canvas.content[0]] * 2)
-        corners = (edges - [canvas.left, canvas.top] * 2) * scale
-        return corners.astype(np.float32), scores.astype(np.float32)
+        with np.errstate(invalid="ignore", over="ignore"):  # of boxes that are not finite
+            corners = (edges - [canvas.left, canvas.top] * 2) * scale
+            return corners.astype(np.float32), scores.astype(np.float32)
 
     def _size(self, pixels: Array) -> Size:
         if self._image.size is not None:
@@ -129,7 +145,7 @@ class OnnxDetector(Detector):
 
 
 def load_onnx_detector(model: str, person_class: int | None) -> OnnxDetector:
-    """Load a file.
+    """Load a file, and run it once.
 
     Args:
         model: Its path or address.
@@ -137,38 +153,42 @@ def load_onnx_detector(model: str, person_class: int | None) -> OnnxDetector:
 
     Raises:
         DependencyError: onnxruntime, or the package for the address, is not installed.
-        SpecError: There is no such file, its inputs or outputs are unknown, or it is not known
+        SpecError: There is no such file, its inputs or outputs are unknown or may mean two things,
+            what stands beside it makes no sense, it cannot be run on an image, or it is not known
             which class is a person.
     """
     name, uri = f"persons.detector.model: {model}", absolute_uri(model)
     data = _read(uri, name)
     session = open_session(data, model)
-    metadata = dict(session.get_modelmeta().custom_metadata_map)
+    metadata = Settings(name, METADATA, session.get_modelmeta().custom_metadata_map)
     if (task := metadata.get("task", "detect")) not in _TASKS_WITH_BOXES:
         raise SpecError(f"{name} is for the task {task}, which gives no upright boxes")
     ports = [_port(one) for one in session.get_outputs()]
     image = find_image_input([_port(one) for one in session.get_inputs()], name)
     queries = any(port.name == "pred_boxes" for port in ports)
-    beside = [_beside(uri, one, name) if queries else b"" for one in (_CONFIG, _PROCESSOR)]
-    config, processor = (_parsed(one, name) for one in beside)
-    class_names = _class_names(metadata, config)
-    image = replace(image, size=image.size or _own_size(metadata, processor, queries, name))
-    scale = 1.0 if image.unscaled else 1 / 255
-    layout = recognise(ports, image.size, len(class_names) if class_names else None, scale=scale)
-    if layout is None:
-        found = ", ".join(str(port) for port in ports)
-        raise SpecError(f"{name} has the outputs {found}; supported are {SUPPORTED}")
+    beside = [_beside(uri, one, name) if queries else b"" for one in (CONFIG, PROCESSOR)]
+    config, processor = (
+        parse_json(found, name, file)
+        for found, file in zip(beside, (CONFIG, PROCESSOR), strict=True)
+    )
+    names = class_names(metadata, config)
+    if image.size is None:
+        own = processor_size(processor) if queries else metadata_size(metadata) or _USUAL_SIZE
+        image = replace(image, size=own)
+    layout = _layout(ports, image, len(names) or None, name)
     if isinstance(layout, QueryLayout):
         layout = replace(layout, rules=_query_rules(processor, layout))
-    elif isinstance(layout, CellLayout):
-        grey = np.full((*(image.size or _USUAL_SIZE), 3), GREY, np.uint8)
-        layout = layout.settled(run(session, image, layout, grey))
-    person = _person_class(person_class, class_names, layout.num_classes, name)
+    edges = (0, 0) if image.size else processor_edges(processor)
+    trial = image.size or size_between(*_TRIAL_PHOTO, *edges)
+    found_on_grey = _try(session, image, layout, ports, trial, name)
+    if isinstance(layout, CellLayout):
+        layout = _settled(layout, found_on_grey, name)
+    person = _person_class(person_class, names, layout.num_classes, name)
     digest = hashlib.sha256(f"{_VERSION} {layout!r} {person}".encode())
     for part in (data, *beside):
         digest.update(hashlib.sha256(part).digest())
     return OnnxDetector(
-        session, image, layout, person=person, edges=_edges(processor), digest=digest.hexdigest()
+        session, image, layout, person=person, edges=edges, digest=digest.hexdigest()
     )
 
 
@@ -193,74 +213,92 @@ def _beside(uri: str, file_name: str, name: str) -> bytes:
     return b""
 
 
-def _parsed(data: bytes, name: str) -> dict[str, Any]:
-    try:
-        found = json.loads(data or b"{}")
-    except ValueError as error:
-        raise SpecError(f"{name}: the .json beside it cannot be parsed ({error})") from error
-    return found if isinstance(found, dict) else {}
-
-
 def _port(node: Any) -> Port:
     return Port(node.name, tuple(node.shape), node.type)
 
 
-def _own_size(
-    metadata: Mapping[str, str], processor: Mapping[str, Any], queries: bool, name: str
-) -> Size | None:
-    """The input size of a graph that leaves it open; None where it follows from each image."""
-    if not queries:
-        found = _literal(metadata.get("imgsz", ""))
-        sides = found if isinstance(found, (list, tuple)) else [found, found]
-        fits = len(sides) == 2 and all(isinstance(side, int) and side > 0 for side in sides)
-        return (int(sides[0]), int(sides[1])) if fits else _USUAL_SIZE
-    size = processor.get("size", {})
-    if {"height", "width"} <= size.keys():
-        return int(size["height"]), int(size["width"])
-    if size and "shortest_edge" not in size:
+def _layout(ports: Sequence[Port], image: ImageInput, num_names: int | None, name: str) -> Layout:
+    """What the outputs mean, if they can mean one thing only."""
+    scale = 1.0 if image.unscaled else 1 / 255
+    fitting = recognise(ports, image.size, num_names, scale=scale)
+    shown = ", ".join(str(port) for port in ports)
+    if not fitting:
+        raise SpecError(f"{name} has the outputs {shown}; supported are {SUPPORTED}")
+    if len(fitting) > 1:
+        meanings = " or ".join(f"`{layout.name}`" for layout in fitting)
         raise SpecError(
-            f"{name}: {_PROCESSOR} has the size {size}; give height and width, or shortest_edge "
-            "and longest_edge"
+            f"{name} has the outputs {shown}, which may be {meanings}; export it with fixed "
+            "shapes, for another input size, or with the `names` of its classes in the metadata"
         )
-    return None
+    (layout,) = fitting
+    if num_names is None and (prototypes := mask_prototypes(ports, layout)):
+        raise SpecError(
+            f"{name} has beside its candidates {', '.join(str(port) for port in prototypes)}, as "
+            "models for masks have; which values are classes is unknown: export it with the "
+            "`names` of its classes in the metadata, or without masks"
+        )
+    return layout
 
 
-def _edges(processor: Mapping[str, Any]) -> tuple[int, int]:
-    size = processor.get("size", {})
-    shortest = int(size.get("shortest_edge", _SHORTEST_EDGE))
-    return shortest, int(size.get("longest_edge", max(shortest, _LONGEST_EDGE)))
-
-
-def _query_rules(processor: Mapping[str, Any], layout: QueryLayout) -> PixelRules:
-    """As the processor says that was published with the model, else as its family does."""
-    scale = float(processor.get("rescale_factor", 1 / 255)) if _on(processor, "rescale") else 1.0
-    # models with 80 classes, RT-DETR and its kin, see plain values from 0 to 1
-    if not _on(processor, "normalize", otherwise=layout.num_classes != 80):
-        return PixelRules("stretched", scale=scale)
-    mean = tuple(processor.get("image_mean", _IMAGENET_MEAN))
-    std = tuple(processor.get("image_std", _IMAGENET_STD))
-    return PixelRules("stretched", scale=scale, mean=mean, std=std)
-
-
-def _on(processor: Mapping[str, Any], step: str, *, otherwise: bool = True) -> bool:
-    return bool(processor.get(f"do_{step}", otherwise))
-
-
-def _class_names(metadata: Mapping[str, str], config: Mapping[str, Any]) -> dict[int, str]:
-    """Names by number; empty where none are given."""
-    found = _literal(metadata.get("names", ""))
-    if isinstance(found, (list, tuple)):
-        found = dict(enumerate(found))
-    if not isinstance(found, dict) or not found:
-        found = config.get("id2label", {})
-    return {int(number): str(label) for number, label in found.items()}
-
-
-def _literal(text: str) -> Any:
+def _try(
+    session: onnxruntime.InferenceSession,
+    image: ImageInput,
+    layout: Layout,
+    ports: Sequence[Port],
+    size: Size,
+    name: str,
+) -> list[Array]:
+    """What the graph finds on a grey image, so that one that cannot be run fails at the start."""
+    shown = f"an image of {size[1]} x {size[0]} px"
     try:
-        return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
-        return None
+        found = run(session, image, layout, np.full((*size, 3), GREY, np.uint8))
+    except refusals() as error:
+        raise SpecError(
+            f"{name} cannot be run on {shown} ({error}); export it for this size, or give the "
+            f"size that it was exported for in {PROCESSOR} or as `imgsz` in its metadata"
+        ) from error
+    declared = {port.name: port for port in ports}
+    for array, port in zip(found, (declared[one] for one in layout.outputs), strict=True):
+        if not _agrees(array.shape, port.shape):
+            raise SpecError(
+                f"{name} declares the output {port} and gives {array.shape} for {shown}; export "
+                "it for one image at a time, with the shapes that it has"
+            )
+    return found
+
+
+def _agrees(shape: tuple[int, ...], declared: tuple[Dimension, ...]) -> bool:
+    return (
+        len(shape) == len(declared)
+        and (len(shape) == 2 or shape[0] == 1)
+        and all(
+            length == wanted or not isinstance(wanted, int)
+            for length, wanted in zip(shape, declared, strict=True)
+        )
+    )
+
+
+def _settled(layout: CellLayout, found_on_grey: Sequence[Array], name: str) -> CellLayout:
+    settled = layout.settled(found_on_grey)
+    if settled is None:
+        raise SpecError(
+            f"{name} finds boxes that are not finite on a grey image, so it is unknown whether "
+            "they are decoded; export it in a higher precision"
+        )
+    return settled
+
+
+def _query_rules(processor: Settings, layout: QueryLayout) -> PixelRules:
+    """As the processor says that was published with the model, else as its family does."""
+    scale = 1.0
+    if is_on(processor, "rescale"):
+        scale = positive_number(processor, "rescale_factor", 1 / 255)
+    # models with 80 classes, RT-DETR and its kin, see plain values from 0 to 1
+    if not is_on(processor, "normalize", otherwise=layout.num_classes != 80):
+        return PixelRules("stretched", scale=scale)
+    mean = channels(processor, "image_mean", _IMAGENET_MEAN)
+    std = channels(processor, "image_std", _IMAGENET_STD, positive=True)
+    return PixelRules("stretched", scale=scale, mean=mean, std=std)
 
 
 def _person_class(

@@ -98,7 +98,8 @@ class Layout(ABC):
             person: Number of the class.
 
         Returns:
-            (P, 4) left, top, right, bottom edge in pixels of the input, and (P,) scores.
+            (P, 4) left, top, right, bottom edge in pixels of the input, and (P,) scores; NaN for
+            candidates of which it is not known whether they are persons.
         """
 
 
@@ -114,6 +115,8 @@ class QueryLayout(Layout):
     def persons(self, found: Sequence[Array], size: Size, person: int) -> tuple[Array, Array]:
         """See `Layout.persons`."""
         logits, boxes = (one[0].astype(np.float64) for one in found)  # (Q, C), (Q, 4)
+        unknown: Array = ~np.isfinite(logits.max(axis=1))
+        logits[unknown] = 0
         if self.no_object:
             powers = np.exp(logits - logits.max(axis=1, keepdims=True))
             likely = powers[:, :-1] / powers.sum(axis=1, keepdims=True)
@@ -123,7 +126,8 @@ class QueryLayout(Layout):
             chosen = np.ones(len(logits), bool)
             scores = (1 + np.tanh(logits[:, person] / 2)) / 2  # the sigmoid, without overflow
         height, width = size
-        return _edges(boxes[chosen] * (width, height, width, height)), scores[chosen]
+        edges = _edges(boxes * (width, height, width, height))
+        return _chosen(edges, scores, chosen, unknown)
 
 
 @dataclass(frozen=True)
@@ -159,12 +163,15 @@ class CellLayout(RowLayout):
     strides: tuple[int, ...] = _STRIDES[0]
     raw: bool = False
 
-    def settled(self, found_on_grey: Sequence[Array]) -> CellLayout:
+    def settled(self, found_on_grey: Sequence[Array]) -> CellLayout | None:
         """This layout, knowing whether it is raw from what the model finds on a grey input.
 
-        Decoded centres are spread over the whole input; raw ones lie within a few cells.
+        Decoded centres are spread over the whole input; raw ones lie within a few cells. None where
+        they are not finite, and so are neither.
         """
-        centres = np.abs(found_on_grey[0][0, :, :2])
+        centres = np.abs(found_on_grey[0][0, :, :2].astype(np.float64))
+        if not np.isfinite(centres).all():
+            return None
         return replace(self, raw=bool(np.median(centres) < self.strides[0]))
 
     def persons(self, found: Sequence[Array], size: Size, person: int) -> tuple[Array, Array]:
@@ -185,14 +192,14 @@ class EndToEndLayout(Layout):
     def persons(self, found: Sequence[Array], size: Size, person: int) -> tuple[Array, Array]:
         """See `Layout.persons`."""
         rows = found[0].reshape(-1, _END_TO_END_COLUMNS).astype(np.float64)
-        rows = rows[rows[:, 5].round() == person]
-        return rows[:, :4], rows[:, 4]
+        unknown: Array = np.isnan(rows[:, 4:].max(axis=1))
+        return _chosen(rows[:, :4], rows[:, 4], rows[:, 5].round() == person, unknown)
 
 
 def recognise(
     outputs: Sequence[Port], size: Size | None, num_names: int | None, *, scale: float
-) -> Layout | None:
-    """The layout of a graph's outputs, or None if it has none of them.
+) -> list[Layout]:
+    """Every layout that a graph's outputs fit; a graph is known only where it is one.
 
     Args:
         outputs: The graph's outputs.
@@ -205,32 +212,45 @@ def recognise(
         return _queries(by_name, num_names)
     flat = [port for port in outputs if _is_flat(port)]
     if len(flat) != 1 or size is None:
-        return None
+        return []
     return _of_rows(flat[0], size, num_names, PixelRules("centred", scale=scale))
 
 
-def _of_rows(port: Port, size: Size, num_names: int | None, centred: PixelRules) -> Layout | None:
-    """The layout of a model with one output, of candidates and their values."""
+def mask_prototypes(outputs: Sequence[Port], layout: Layout) -> list[Port]:
+    """Outputs that may be what masks are made of, which leaves the number of classes open.
+
+    A candidate's values then end in mask coefficients, as many as nobody says.
+    """
+    if not isinstance(layout, (ColumnLayout, RowLayout)):
+        return []
+    return [port for port in outputs if len(port.shape) == 4]
+
+
+def _of_rows(port: Port, size: Size, num_names: int | None, centred: PixelRules) -> list[Layout]:
+    """The layouts of a model with one output, of candidates and their values."""
     names = (port.name,)
     rows, columns = port.shape[-2:]
-    if len(port.shape) == 3 and (classes := _num_classes(columns, 5, num_names)):
+    is_batch = len(port.shape) == 3
+    in_rows = _num_classes(columns, 5, num_names) if is_batch else None
+    in_columns = _num_classes(rows, 4, num_names) if is_batch else None
+    fitting: list[Layout] = []
+    if in_rows:
+        corner = PixelRules("corner", "bgr", scale=1.0)
         for strides in _STRIDES:
             number = _num_cells(size, strides)
             if rows == number:
-                corner = PixelRules("corner", "bgr", scale=1.0)
-                return CellLayout("cells", names, classes, corner, strides)
-            if rows == 3 * number:
-                return RowLayout("rows", names, classes, centred)
-    if columns == _END_TO_END_COLUMNS:
-        # with one class, (1, any number, 6) may just as well have objectness
-        ambiguous = num_names == 1 and not isinstance(rows, int)
-        return None if ambiguous else EndToEndLayout("end to end", names, num_names, centred)
-    is_long = not isinstance(columns, int) or (isinstance(rows, int) and columns > rows)
-    if is_long and (classes := _num_classes(rows, 4, num_names)):
-        return ColumnLayout("columns", names, classes, centred)
-    if not isinstance(rows, int) and (classes := _num_classes(columns, 5, num_names)):
-        return RowLayout("rows", names, classes, centred)
-    return None
+                fitting.append(CellLayout("cells", names, in_rows, corner, strides))
+            elif rows == 3 * number:
+                fitting.append(RowLayout("rows", names, in_rows, centred))
+        if not isinstance(rows, int):
+            fitting.append(RowLayout("rows", names, in_rows, centred))
+    # a row for each cell can be no coincidence of boxes that passed suppression
+    if columns == _END_TO_END_COLUMNS and not (fitting and isinstance(rows, int)):
+        fitting.append(EndToEndLayout("end to end", names, num_names, centred))
+    is_long = not isinstance(columns, int) or (isinstance(rows, int) and columns >= rows)
+    if is_long and in_columns:
+        fitting.append(ColumnLayout("columns", names, in_columns, centred))
+    return fitting
 
 
 def _num_classes(length: Dimension, others: int, num_names: int | None) -> int | None:
@@ -243,18 +263,16 @@ def _num_classes(length: Dimension, others: int, num_names: int | None) -> int |
     return num_names if num_names <= available else None
 
 
-def _queries(ports: Mapping[str, Port], num_names: int | None) -> QueryLayout | None:
+def _queries(ports: Mapping[str, Port], num_names: int | None) -> list[Layout]:
     columns = ports["logits"].shape[-1]
     if not isinstance(columns, int):
-        return None
+        return []
     if num_names is not None and columns not in (num_names, num_names + 1):
-        return None
+        return []
     # 91 COCO category numbers, with gaps, or 80 classes; each with or without `no object`
     no_object = columns in (81, 92) if num_names is None else columns == num_names + 1
-    rules = PixelRules("stretched")
-    return QueryLayout(
-        "queries", ("logits", "pred_boxes"), columns - int(no_object), rules, no_object
-    )
+    outputs, num_classes = ("logits", "pred_boxes"), columns - int(no_object)
+    return [QueryLayout("queries", outputs, num_classes, PixelRules("stretched"), no_object)]
 
 
 def _is_flat(port: Port) -> bool:
@@ -279,15 +297,23 @@ def _cells(size: Size, strides: Sequence[int]) -> tuple[Array, Array]:
 def _best_class(rows: Array, num_classes: int, first: int, person: int) -> tuple[Array, Array]:
     """Rows whose best class is the wanted one; column 4 is objectness if classes come after it."""
     classes = rows[:, first : first + num_classes]
-    chosen = classes.argmax(axis=1) == person
-    scores = classes[chosen, person].astype(np.float64)
+    unknown: Array = np.isnan(rows[:, 4 : first + num_classes].max(axis=1))
+    scores = classes[:, person].astype(np.float64)
     if first == 5:
-        scores = scores * rows[chosen, 4]
-    return _edges(rows[chosen, :4].astype(np.float64)), scores
+        scores = scores * rows[:, 4]
+    edges = _edges(rows[:, :4].astype(np.float64))
+    return _chosen(edges, scores, classes.argmax(axis=1) == person, unknown)
+
+
+def _chosen(edges: Array, scores: Array, chosen: Array, unknown: Array) -> tuple[Array, Array]:
+    """The chosen candidates, and the unknown ones with a score of NaN."""
+    scores = np.where(unknown, np.nan, scores)
+    return edges[chosen | unknown], scores[chosen | unknown]
 
 
 def _edges(boxes: Array) -> Array:
     """(P, 4) centre and size to left, top, right, bottom."""
-    return np.concatenate(
-        [boxes[:, :2] - boxes[:, 2:] / 2, boxes[:, :2] + boxes[:, 2:] / 2], axis=1
-    )
+    with np.errstate(invalid="ignore", over="ignore"):  # of boxes that are not finite
+        return np.concatenate(
+            [boxes[:, :2] - boxes[:, 2:] / 2, boxes[:, :2] + boxes[:, 2:] / 2], axis=1
+        )

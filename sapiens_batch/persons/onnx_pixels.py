@@ -80,8 +80,8 @@ def find_image_input(ports: Sequence[Port], name: str) -> ImageInput:
         (port,) = images
         channels_last = port.shape[3] == 3
         channels = port.shape[3 if channels_last else 1]
-        if _may_be(port.shape[0], 1) and _may_be(channels, 3):
-            height, width = port.shape[1:3] if channels_last else port.shape[2:4]
+        height, width = port.shape[1:3] if channels_last else port.shape[2:4]
+        if _may_be(port.shape[0], 1) and _may_be(channels, 3) and 0 not in (height, width):
             size = (height, width) if isinstance(height, int) and isinstance(width, int) else None
             return ImageInput(port, masks[0] if masks else None, channels_last, size)
     found = ", ".join(f"{port} {port.type_name}" for port in ports)

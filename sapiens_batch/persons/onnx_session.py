@@ -26,7 +26,6 @@ def open_session(model: bytes, name: str) -> onnxruntime.InferenceSession:
     """
     try:
         import onnxruntime
-        from onnxruntime.capi import onnxruntime_pybind11_state as state
     except ImportError as error:
         raise DependencyError(
             f"persons.detector.model: {name} needs onnxruntime, which is not installed; install "
@@ -35,15 +34,20 @@ def open_session(model: bytes, name: str) -> onnxruntime.InferenceSession:
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads = 1
     options.inter_op_num_threads = 1
-    # they have no base of their own
-    refusals = (
-        state.Fail, state.InvalidArgument, state.InvalidGraph, state.InvalidProtobuf,
-        state.NoModel, state.NoSuchFile, state.NotImplemented, state.RuntimeException,
-    )  # fmt: skip
     try:
         return onnxruntime.InferenceSession(model, options, providers=["CPUExecutionProvider"])
-    except refusals as error:
+    except refusals() as error:
         raise SpecError(
             f"persons.detector.model: {name} cannot be opened by onnxruntime ({error}); export it "
             "as one file, weights included, for an opset that this version of onnxruntime knows"
         ) from error
+
+
+def refusals() -> tuple[type[Exception], ...]:
+    """What onnxruntime raises for a graph or an input that it cannot run; they share no base."""
+    from onnxruntime.capi import onnxruntime_pybind11_state as state
+
+    return (
+        state.Fail, state.InvalidArgument, state.InvalidGraph, state.InvalidProtobuf,
+        state.NoModel, state.NoSuchFile, state.NotImplemented, state.RuntimeException,
+    )  # fmt: skip

@@ -15,8 +15,7 @@ import numpy as np
 
 from sapiens_batch.images import frames
 from sapiens_batch.labelset import SampleLabels
-from sapiens_batch.records import Affine, Array, Level
-from sapiens_batch.sheets.maps import NO_CLASS
+from sapiens_batch.records import NO_CLASS, Affine, Array, Level
 
 # Two boxes that overlap less are two persons.
 _MIN_BOX_IOU: Final = 0.5

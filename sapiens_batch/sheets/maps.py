@@ -12,9 +12,8 @@ from typing import Any, Final
 import cv2
 import numpy as np
 
-from sapiens_batch.records import Array
+from sapiens_batch.records import NO_CLASS, Array
 
-NO_CLASS: Final = 255
 _GROUND: Final = (70, 92)
 _BRIGHT_GROUND: Final = (176, 214)
 # Parts stay recognisable and the photo shows through.

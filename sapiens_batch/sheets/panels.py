@@ -17,7 +17,7 @@ from sapiens_batch.images import frames
 from sapiens_batch.labelset import SampleLabels
 from sapiens_batch.labelset.overlay import lay_over
 from sapiens_batch.labelset.sample import Row
-from sapiens_batch.records import Affine, Array, Level
+from sapiens_batch.records import NO_CLASS, Affine, Array, Level
 from sapiens_batch.sheets import maps
 from sapiens_batch.sheets.groups import GroupName, keypoint_groups
 from sapiens_batch.sheets.skeleton import DrawnPerson, Skeleton
@@ -202,7 +202,7 @@ class _Drawing:
 
     def _depth(self, task: str, depth: Array) -> Panel | None:
         mask = self._values("seg") if "seg" in self._sample.schemas else None
-        persons = None if mask is None else (mask != 0) & (mask != maps.NO_CLASS)
+        persons = None if mask is None else (mask != 0) & (mask != NO_CLASS)
         limits = maps.depth_range(depth, persons)
         if limits is None:
             return None

@@ -17,6 +17,7 @@ from sapiens_batch.errors import InputError, SampleError
 from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.records import Problem, Sample, Shard
 from sapiens_batch.sources.base import Source
+from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.sources.fields import bad_sample, json_value, parse_boxes, parse_scores
 from sapiens_batch.sources.files import iter_images
 from sapiens_batch.sources.selection import ShardSelection, load_selection
@@ -27,6 +28,11 @@ from sapiens_batch.storage.inputs import (
     list_folder,
     read_input,
     stat_input,
+)
+
+_INSTEAD = (
+    "the annotation file, such as '{}/instances.json', and the folder of the photos as `root:` "
+    "where they are not beside it"
 )
 
 
@@ -40,16 +46,16 @@ class CocoSource(Source):
 
     def plan(self) -> Iterator[Shard]:
         """One shard per `shard_samples` images, sorted by file name; see `Source.plan`."""
-        objects = expand(self.spec.uris, self.spec.storage_options)
+        with errors_of_field("source.uri"):
+            objects = expand(self.spec.uris, self.spec.storage_options, instead=_INSTEAD)
         if len(objects) != 1:
             names = ", ".join(item.uri for item in objects[:5])
             raise InputError(f"coco takes one annotation file, not {len(objects)} ({names})")
         version = objects[0].version
         index = self._index(version)
-        listed = {
-            item.key: item
-            for item in list_folder(self._root, storage_options=self.spec.storage_options)
-        }
+        with errors_of_field("source.root" if self.spec.root else "source.uri"):
+            photos = list_folder(self._root, storage_options=self.spec.storage_options)
+        listed = {item.key: item for item in photos}
         selection = ShardSelection(load_selection(self.spec), self._uri)
         shards = slice_shards(
             self._root,

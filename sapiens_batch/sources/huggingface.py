@@ -16,6 +16,7 @@ from typing import Any
 
 from sapiens_batch.errors import InputError
 from sapiens_batch.job.spec import SourceSpec
+from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.sources.parquet import ParquetSource
 from sapiens_batch.storage.addresses import absolute_uri
 from sapiens_batch.storage.inputs import InputObject, list_folder, read_input
@@ -48,7 +49,8 @@ class HuggingFaceSource(ParquetSource):
         if len(self.spec.uris) != 1:
             raise InputError(f"huggingface takes one dataset, not {len(self.spec.uris)}")
         root = absolute_uri(self.spec.uris[0]).rstrip("/")
-        listed = list_folder(root, ("parquet", "arrow", "json"), self.spec.storage_options)
+        with errors_of_field("source.uri"):
+            listed = list_folder(root, ("parquet", "arrow", "json"), self.spec.storage_options)
         found = {item.key: item for item in listed}
         for folder in ("", f"{self._split}/"):
             if f"{folder}state.json" in found:

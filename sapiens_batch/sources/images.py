@@ -14,6 +14,7 @@ from sapiens_batch.errors import InputError
 from sapiens_batch.job.spec import IMAGE_SUFFIXES
 from sapiens_batch.records import Problem, Sample, Shard
 from sapiens_batch.sources.base import Source
+from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.sources.fields import bad_sample, make_sample
 from sapiens_batch.sources.files import iter_images
 from sapiens_batch.sources.names import is_junk
@@ -35,7 +36,8 @@ class ImagesSource(Source):
             for folder in expand_braces(uri)
         ]
         root = folders[0] if len(folders) == 1 else _common_folder(folders)
-        listed = {item.key: item for folder in folders for item in self._images(folder, root)}
+        with errors_of_field("source.uri"):
+            listed = {item.key: item for folder in folders for item in self._images(folder, root)}
         if not listed:
             raise InputError(
                 f"{', '.join(folders)} holds no image: looked for {', '.join(IMAGE_SUFFIXES)}"

@@ -19,6 +19,7 @@ from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.records import Problem, Sample, Shard
 from sapiens_batch.sources.base import Source
 from sapiens_batch.sources.columns import Columns, choose_columns
+from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.sources.fields import bad_sample, make_sample
 from sapiens_batch.sources.files import iter_images
 from sapiens_batch.sources.rows import RowReader
@@ -34,6 +35,10 @@ from sapiens_batch.storage.addresses import absolute_uri, parent_uri
 from sapiens_batch.storage.inputs import InputObject, expand, open_input
 
 _TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
+_INSTEAD = (
+    "the file that lists the images, such as '{}/images.txt', or `format: images` for the folder "
+    "itself"
+)
 _URI_NAMES = ("url", "uri", "image_path", "path", "file_name", "image")
 _ROWS = re.compile(r"\[(\d+):(\d+)\]$")
 
@@ -43,7 +48,8 @@ class ListingSource(Source):
 
     def plan(self) -> Iterator[Shard]:
         """One shard per `shard_samples` lines or rows, listing by listing; see `Source.plan`."""
-        listings = expand(self.spec.uris, self.spec.storage_options)
+        with errors_of_field("source.uri"):
+            listings = expand(self.spec.uris, self.spec.storage_options, instead=_INSTEAD)
         shards = chain.from_iterable(map(self._slices, listings))
         return islice(shards, self.spec.limit)
 

@@ -14,6 +14,7 @@ from sapiens_batch.errors import InputError
 from sapiens_batch.records import Problem, Sample, Shard
 from sapiens_batch.sources.base import Source
 from sapiens_batch.sources.columns import Columns, choose_columns
+from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.sources.rows import RowReader
 from sapiens_batch.sources.selection import (
     Selection,
@@ -43,7 +44,8 @@ class ParquetSource(Source):
         Raises:
             InputError: There is none, or they cannot be listed.
         """
-        return expand(self.spec.uris, self.spec.storage_options)
+        with errors_of_field("source.uri"):
+            return expand(self.spec.uris, self.spec.storage_options, instead="'{}/*.parquet'")
 
     def read(self, shard: Shard) -> Iterator[Sample | Problem]:
         """Samples in row order, then the damage of the shard; see `Source.read`."""

@@ -22,6 +22,7 @@ import pyarrow.parquet as pq
 from sapiens_batch.errors import InputError
 from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.records import Array, Problem
+from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.storage.addresses import absolute_uri
 from sapiens_batch.storage.inputs import read_input, stat_input
 
@@ -112,7 +113,8 @@ def load_selection(spec: SourceSpec) -> Selection | None:
     if spec.select is None:
         return None
     uri = absolute_uri(spec.select)
-    version = stat_input(uri, spec.storage_options).version
+    with errors_of_field("source.select"):
+        version = stat_input(uri, spec.storage_options).version
     return _load(_Address(uri, version, spec.select_by, spec.storage_options))
 
 

@@ -14,6 +14,7 @@ from itertools import islice
 
 from sapiens_batch.records import Problem, Sample, Shard
 from sapiens_batch.sources.base import Source
+from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.sources.fields import needed_fields
 from sapiens_batch.sources.grouping import Grouping, Wanted
 from sapiens_batch.sources.img2dataset import (
@@ -40,7 +41,8 @@ class WebDatasetSource(Source):
 
     def plan(self) -> Iterator[Shard]:
         """One shard per tar, sorted by key; see `Source.plan`."""
-        objects = expand(self.spec.uris, self.spec.storage_options)
+        with errors_of_field("source.uri"):
+            objects = expand(self.spec.uris, self.spec.storage_options, instead="'{}/*.tar'")
         tars = list(islice(objects, self.spec.limit))
         selected = _digest(load_selection(self.spec))
         for tar, companion in zip(tars, companion_versions(tars, self.spec), strict=True):

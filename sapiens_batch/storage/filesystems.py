@@ -67,7 +67,7 @@ def translated_errors(uri: str) -> Iterator[None]:
         raise InputError(f"{uri} is a folder, not a file") from error
     except PermissionError as error:
         raise InputError(
-            f"{uri} may not be read ({error}): check rights and credentials"
+            f"{uri} may not be read ({error}): check rights and credentials{_options_hint(uri)}"
         ) from error
     except OSError:
         raise
@@ -85,5 +85,10 @@ def listing_errors(uri: str) -> Iterator[None]:
             yield
     except OSError as error:
         raise InputError(
-            f"{uri} cannot be listed ({error}): check address and connection"
+            f"{uri} cannot be listed ({error}): check address and connection{_options_hint(uri)}"
         ) from error
+
+
+def _options_hint(uri: str) -> str:
+    """Where credentials and endpoints of remote stores are given."""
+    return ", and the credentials and endpoint in storage_options" if "://" in uri else ""

@@ -66,19 +66,26 @@ class InputObject:
     version: str
 
 
-def expand(uris: Sequence[str], storage_options: Options | None = None) -> list[InputObject]:
+def expand(
+    uris: Sequence[str], storage_options: Options | None = None, *, instead: str = "its files"
+) -> list[InputObject]:
     """List the objects that the addresses stand for, sorted by key.
 
     An address is a plain name, a pattern with braces or globs, or `@file` naming a text file with
     one address a line (relative to that file's folder).
 
+    Args:
+        uris: The addresses.
+        storage_options: Passed to fsspec.
+        instead: What to name where an address is a folder, for the message; `{}` is the folder.
+
     Raises:
-        InputError: An address matches nothing, a name that it spells out does not exist, two
-            addresses give the same key, or the store cannot be listed.
+        InputError: An address matches nothing or is a folder, a name that it spells out does not
+            exist, two addresses give the same key, or the store cannot be listed.
     """
     found: dict[str, InputObject] = {}
     for uri in uris:
-        for item in _expand_one(uri, storage_options or {}):
+        for item in _expand_one(uri, storage_options or {}, instead):
             if (earlier := found.setdefault(item.key, item)) is not item:
                 raise InputError(
                     f"{earlier.uri} and {item.uri} (from {uri!r}) have the same key {item.key!r}: "
@@ -100,7 +107,7 @@ def stat_input(uri: str, storage_options: Options | None = None) -> InputObject:
         system, path = open_filesystem(uri, storage_options)
         info = system.info(path)
         if info["type"] == "directory":
-            raise InputError(f"{uri} is a folder, not a file: add a pattern such as {uri}/*.tar")
+            raise InputError(f"{uri} is a folder, not a file: give a file in it")
         return _input_object(info, absolute_uri(uri), posixpath.basename(path))
 
 
@@ -247,21 +254,21 @@ def _walk(system: Any, path: str, prefix: str, seen: set[str]) -> Iterator[tuple
             yield key, entry
 
 
-def _expand_one(uri: str, options: Options) -> list[InputObject]:
+def _expand_one(uri: str, options: Options, instead: str) -> list[InputObject]:
     if uri.startswith("@"):
-        return _expand_list(uri[1:], options)
+        return _expand_list(uri[1:], options, instead)
     pattern = absolute_uri(uri)
     base = _constant_folder(pattern)
     names = expand_braces(pattern)
     plain = [name for name in names if not _GLOB.search(name)]
-    found = _stat_all(plain, uri, options)
+    found = _stat_all(plain, uri, options, instead)
     for name in names:
         if _GLOB.search(name):
             found += _glob(name, options)
     return [_input_object(info, name, name.removeprefix(base)) for name, info in found]
 
 
-def _expand_list(uri: str, options: Options) -> list[InputObject]:
+def _expand_list(uri: str, options: Options, instead: str) -> list[InputObject]:
     """Objects named in a text file; names below its folder have keys relative to it."""
     address = absolute_uri(uri)
     base = parent_uri(address)
@@ -271,7 +278,7 @@ def _expand_list(uri: str, options: Options) -> list[InputObject]:
         raise InputError(f"{address} names no object: write one address a line")
     return [
         _input_object(info, name, _list_key(name, base))
-        for name, info in _stat_all(names, "@" + uri, options)
+        for name, info in _stat_all(names, "@" + uri, options, instead)
     ]
 
 
@@ -311,7 +318,9 @@ def _followed(system: Any, info: Any) -> Any:
     return system.info(info["name"]) if info.get("islink") else info
 
 
-def _stat_all(names: Sequence[str], asked: str, options: Options) -> list[tuple[str, Any]]:
+def _stat_all(
+    names: Sequence[str], asked: str, options: Options, instead: str
+) -> list[tuple[str, Any]]:
     """Look up spelled-out names, by folder; report every missing one together."""
     found: dict[str, Any] = {}
     for folder, group in groupby(sorted(set(names)), key=parent_uri):
@@ -326,7 +335,8 @@ def _stat_all(names: Sequence[str], asked: str, options: Options) -> list[tuple[
         )
     for name, info in found.items():
         if info["type"] == "directory":
-            raise InputError(f"{name} is a folder: add a pattern such as '{name}/*.tar'")
+            wanted = instead.replace("{}", name)
+            raise InputError(f"{name} is a folder, not a file: name {wanted}")
     return [(name, found[name]) for name in names]
 
 

@@ -16,15 +16,12 @@ from torch import Tensor
 from sapiens_batch.errors import SpecError, WeightsError
 from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.models.weights import Checkpoint
-from sapiens_batch.records import ArrayField, ColumnField, TaskLabels, ViewBatch, ViewKind
+from sapiens_batch.records import NO_CLASS, ArrayField, ColumnField, TaskLabels, ViewBatch, ViewKind
 from sapiens_batch.tasks.base import Outputs, Task
 from sapiens_batch.tasks.dense import fill_rows, stretch_frames, to_host
 from sapiens_batch.tasks.finite import non_finite_problems
 from sapiens_batch.tasks.masks import resized_mask
 from sapiens_batch.tasks.vocabulary import class_vocabulary
-
-NO_CLASS = 255
-"""Stands where no label is; also the class that training ignored."""
 
 
 class SegTask(Task):

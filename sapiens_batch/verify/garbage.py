@@ -9,7 +9,7 @@ alone.
 from __future__ import annotations
 
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from typing import Final
 
@@ -41,8 +41,15 @@ class Garbage:
     standing: str
 
 
+OnYounger = Callable[[Garbage], None]
+
+
 def find_garbage(
-    manifest: Manifest, *, grace_s: float = DEFAULT_GRACE_S, now_s: float | None = None
+    manifest: Manifest,
+    *,
+    grace_s: float = DEFAULT_GRACE_S,
+    now_s: float | None = None,
+    on_younger: OnYounger | None = None,
 ) -> Iterator[Garbage]:
     """Stream what may be removed.
 
@@ -50,6 +57,7 @@ def find_garbage(
         manifest: The job.
         grace_s: Age from which an object may be removed. Objects of unknown age stay.
         now_s: Unix time to count from; the present by default.
+        on_younger: Called with what may be removed once it is that old.
 
     Raises:
         ProtocolError: A commit or receipt cannot be read, so that what it names is not known.
@@ -58,21 +66,19 @@ def find_garbage(
     before_s = (time.time() if now_s is None else now_s) - grace_s
     names = _names(manifest)
     old_snapshots = set(list_snapshots(manifest.store)[1:])
-    for info in manifest.store.list(""):
-        if not 0 < info.modified_s < before_s:
-            continue
-        standing = names.standing(info.key)
-        if standing in _COLLECTED:
-            yield Garbage(info, str(standing))
-        elif info.key in old_snapshots:
-            yield Garbage(info, "snapshot")
-    for info in manifest.store.unfinished():
-        if 0 < info.modified_s < before_s:
-            yield Garbage(info, "unfinished")
+    for one in _unneeded(manifest, names, old_snapshots):
+        if 0 < one.info.modified_s < before_s:
+            yield one
+        elif one.info.modified_s and on_younger is not None:
+            on_younger(one)
 
 
 def collect_garbage(
-    manifest: Manifest, *, grace_s: float = DEFAULT_GRACE_S, now_s: float | None = None
+    manifest: Manifest,
+    *,
+    grace_s: float = DEFAULT_GRACE_S,
+    now_s: float | None = None,
+    on_younger: OnYounger | None = None,
 ) -> Iterator[Garbage]:
     """Remove what may be removed; yields each object after it is gone.
 
@@ -80,13 +86,26 @@ def collect_garbage(
         manifest: The job.
         grace_s: As for `find_garbage`.
         now_s: As for `find_garbage`.
+        on_younger: As for `find_garbage`.
 
     Raises:
         ProtocolError, StorageError: As for `find_garbage`.
     """
-    for one in find_garbage(manifest, grace_s=grace_s, now_s=now_s):
+    for one in find_garbage(manifest, grace_s=grace_s, now_s=now_s, on_younger=on_younger):
         manifest.store.delete(one.info.key)
         yield one
+
+
+def _unneeded(manifest: Manifest, names: Names, old_snapshots: set[str]) -> Iterator[Garbage]:
+    """What nobody needs, whatever its age."""
+    for info in manifest.store.list(""):
+        standing = names.standing(info.key)
+        if standing in _COLLECTED:
+            yield Garbage(info, str(standing))
+        elif info.key in old_snapshots:
+            yield Garbage(info, "snapshot")
+    for info in manifest.store.unfinished():
+        yield Garbage(info, "unfinished")
 
 
 def _names(manifest: Manifest) -> Names:

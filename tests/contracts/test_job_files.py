@@ -16,6 +16,7 @@ from sapiens_batch.job.spec import JobSpec
 from sapiens_batch.job.spec_file import load_spec
 from sapiens_batch.pipeline.session import _QUIET
 from sapiens_batch.pipeline.sizing import LABEL_CPUS, OBJECT_STORE_CHUNKS
+from sapiens_batch.storage.fsspec_store import _EXTRAS
 from tests.conftest import REPO
 
 JOBS = REPO / "jobs"
@@ -63,6 +64,22 @@ def container(group: Values) -> Values:
     return dict(found)
 
 
+def needed_extras(job: JobSpec) -> set[str]:
+    """Extras of the package that a job cannot do without."""
+    addresses = [*job.source.uris, job.source.select or "", job.output.uri]
+    schemes = {address.partition("://")[0] for address in addresses}
+    found = {extra for scheme, extra in _EXTRAS.items() if scheme in schemes}
+    found |= {job.source.format} & {"lance", "delta", "iceberg"}
+    return found | ({"detect"} if job.persons_section.origin == "detector" else set())
+
+
+def named_extras(text: str) -> set[str]:
+    """What the comments of a file say is to be installed."""
+    return {
+        extra for names in re.findall(r"sapiens-batch\[(.+?)\]", text) for extra in names.split(",")
+    }
+
+
 def gibibytes(quantity: str) -> float:
     match = re.fullmatch(r"(\d+)Gi", quantity)
     assert match is not None, f"{quantity} is not in Gi"
@@ -72,6 +89,15 @@ def gibibytes(quantity: str) -> float:
 @pytest.mark.parametrize("path", sorted(JOBS.glob("*.yaml")), ids=lambda path: path.name)
 def test_every_job_file_is_valid_and_named_after_its_job(path: Path) -> None:
     assert load_spec(path).name == path.stem
+
+
+@pytest.mark.parametrize("path", sorted(JOBS.glob("*.yaml")), ids=lambda path: path.name)
+def test_every_job_file_names_the_extras_that_it_needs(path: Path) -> None:
+    assert named_extras(path.read_text()) == needed_extras(load_spec(path))
+
+
+def test_the_image_of_the_manifest_has_the_extras_that_its_job_needs(manifest: Values) -> None:
+    assert named_extras(MANIFEST.read_text()) == needed_extras(load(manifest))
 
 
 def test_the_manifest_is_a_ray_job(manifest: Values) -> None:

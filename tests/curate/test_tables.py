@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import uuid
+from dataclasses import replace
 
 import pytest
 
@@ -10,6 +11,7 @@ from sapiens_batch.curate.select import matching
 from sapiens_batch.curate.tables import DERIVED, samples_view
 from sapiens_batch.errors import SpecError
 from sapiens_batch.labelset import LabelSet, open_labels
+from sapiens_batch.records import Level
 from sapiens_batch.storage import Store, open_store
 from tests.labelset.built_job import write_job
 from tests.search.embedded_job import Row, commit_shard, start_job
@@ -76,24 +78,41 @@ def test_every_derived_column_says_what_it_means() -> None:
 @pytest.mark.parametrize(
     ("where", "message"),
     [
-        ("nope > 1", "cannot be evaluated: .*nope"),
-        ("status =", "cannot be evaluated"),
+        ("nope > 1", "names no column 'nope'"),
+        ("status =", "is no SQL condition: it ends too early"),
+        ("", "is no SQL condition"),
+        ("body_scor > 1", r"did you mean `body_score`\? There are key, .*num_persons.*body_score"),
+        ("status = ok", "text stands in 'single quotes'"),
         ("status = 'ok'); DROP VIEW samples; --", "more than one condition"),
         ("key IN (SELECT content FROM read_text('/etc/passwd'))", "disabled"),
     ],
 )
 def test_a_condition_that_is_none_is_refused(labels: LabelSet, where: str, message: str) -> None:
-    with pytest.raises(SpecError, match=message):
+    with pytest.raises(SpecError, match=message) as caught:
         matching(labels, where)
+    assert "LINE 1" not in str(caught.value)  # the statement around the condition is not shown
+    assert "ORDER BY" not in str(caught.value)
 
 
 def test_a_derived_column_without_its_labels_is_refused() -> None:
     store = memory()
     write_job(store)
-    with pytest.raises(SpecError, match=r"foreground_share .* needs labels .* does not have"):
+    with pytest.raises(
+        SpecError, match=r"foreground_share .* needs `seg` of whole images.* not have"
+    ):
         matching(open_labels(store.uri), "foreground_share > 0.1")
 
 
 def test_a_job_without_commits_matches_nothing() -> None:
     labels = LabelSet(start_job(memory(), 2))
     assert matching(labels, "body_score > 0 AND status = 'ok'").num_rows == 0
+
+
+def test_class_areas_of_persons_are_none_of_the_image() -> None:
+    labels = LabelSet(start_job(memory(), 2))
+    seg = replace(labels.schemas["seg"], level=Level.PERSON)
+    labels.schemas = {**labels.schemas, "seg": seg}
+    with pytest.raises(
+        SpecError, match=r"`seg` of whole images \(without `region: person`\).* seg of persons"
+    ):
+        samples_view(labels, "foreground_share > 0.1")

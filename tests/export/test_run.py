@@ -90,3 +90,13 @@ def test_a_job_that_was_labeled_again_is_not_mixed_into_a_begun_export(
     target.write_bytes(plan.model_copy(update={"shards": shards}).to_bytes())
     with pytest.raises(DriftError, match="labeled again"):
         run(job, tmp_path / "later", "clip-retrieval")
+
+
+def test_an_unknown_option_is_refused_with_the_likely_one(job: Path, tmp_path: Path) -> None:
+    arguments = ["export", "coco", str(job), str(tmp_path / "out"), "--set"]
+    found = CliRunner().invoke(app, [*arguments, "keypoint=body"])
+    assert isinstance(found.exception, SpecError)
+    assert "export coco: no option 'keypoint'; did you mean `keypoints`?" in str(found.exception)
+    found = CliRunner().invoke(app, [*arguments, "keypoints=["])
+    assert isinstance(found.exception, SpecError)
+    assert "--set keypoints=[: the value is not valid YAML" in str(found.exception)

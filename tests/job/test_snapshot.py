@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import uuid
 from collections.abc import Iterator
 
@@ -110,6 +111,24 @@ def test_a_damaged_or_deleted_snapshot_is_passed_over(
     assert summaries(manifest) == expected
     store.delete(key)
     assert summaries(manifest) == expected
+
+
+def test_bytes_that_are_no_snapshot_but_named_by_their_digest_are_passed_over(
+    store: CountingStore, manifest: Manifest
+) -> None:
+    expected = summaries(manifest)
+    key = write_snapshot(manifest, min_new_commits=1)
+    assert key is not None
+    whole = store.read(key)
+    start = 4  # of the first page, whose header is destroyed
+    for damaged in (b"junk", whole[:-9], whole[:start] + b"\xff" * 64 + whole[start + 64 :]):
+        name = keys.snapshot(99, hashlib.sha256(damaged).hexdigest())
+        store.create(name, damaged)
+        store.reads.clear()
+        assert summaries(manifest) == expected
+        assert name in store.reads
+        assert store.commits_read() == 0, "the next snapshot was not used"
+        store.delete(name)
 
 
 def test_a_snapshot_is_written_when_enough_commits_are_in_none(manifest: Manifest) -> None:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sapiens_batch.errors import SpecError
+from sapiens_batch.errors import SpecError, WeightsError
 from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.labeler import Labeler, describe, require_acceptance, resolve
 from sapiens_batch.models.licences import ACCEPT_VARIABLE
@@ -32,7 +32,7 @@ def test_a_local_file_in_the_released_layout_comes_under_the_same_terms(
 ) -> None:
     with pytest.raises(SpecError, match="accept_licences"):
         describe(tasks)
-    with pytest.raises(SpecError, match="accept_licences"):
+    with pytest.raises(SpecError, match=r'pass `accept_licences=\["sapiens2"\]`'):
         Labeler.load(tasks)
 
 
@@ -61,3 +61,9 @@ def test_records_name_terms_and_where_they_were_accepted(
     records = require_acceptance(resolve(tasks), [])
     assert records["pose"].accepted_by == ACCEPT_VARIABLE
     assert records["pose"].url.startswith("https://")
+
+
+def test_an_id_that_cannot_serve_is_refused_before_terms_and_download() -> None:
+    for name, message in (("pose-9b", "no such weights"), ("seg-0.4b", "serves seg")):
+        with pytest.raises(WeightsError, match=message):
+            resolve({"pose": TaskSpec(checkpoint=f"facebook/sapiens2-{name}")})

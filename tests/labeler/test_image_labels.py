@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -103,3 +104,32 @@ def test_what_cannot_be_labeled_is_named(labeler: Labeler) -> None:
         labeler.label_images([picture().astype(np.float32)], [None])
     with pytest.raises(SampleError):
         labeler.label_images([b"no image"], [None])
+
+
+def test_a_path_is_read(tmp_path: Path) -> None:
+    labeler = Labeler.load({"embedding": "demo"}, device="cpu", batch_views=2)
+    path = tmp_path / "photo.png"
+    path.write_bytes(encoded(picture()))
+    by_text, by_path, by_bytes = labeler.label_images([str(path), path, path.read_bytes()])
+    for one in (by_text, by_path):
+        vectors = one.column("embedding", "embedding"), by_bytes.column("embedding", "embedding")
+        np.testing.assert_allclose(*vectors, atol=1e-5)
+    with pytest.raises(InputError, match=r"gone\.png does not exist"):
+        labeler.label_images([tmp_path / "gone.png"])
+
+
+def test_what_is_no_image_and_no_list_is_told_what_is_accepted(labeler: Labeler) -> None:
+    with pytest.raises(InputError, match=r"image 0 is a int: give a path or address, the bytes"):
+        labeler.label_images([7], [None])  # type: ignore[list-item]
+    with pytest.raises(InputError, match="images is one str: give a list"):
+        labeler.label_images("photo.png", [None])
+
+
+def test_a_name_that_is_not_there_is_told_with_those_that_are(labeler: Labeler) -> None:
+    (labels,) = labeler.label_images([picture()], [[BOX]])
+    with pytest.raises(KeyError, match="no column 'keypoint'; there are keypoints, keyp"):
+        labels.column("pose", "keypoint")
+    with pytest.raises(KeyError, match=r"no column 'mask'; .*`map\('seg'\)` has its array"):
+        labels.column("seg", "mask")
+    with pytest.raises(KeyError, match="no task 'depth'; the labeler has pose, seg, normal"):
+        labels.map("depth")

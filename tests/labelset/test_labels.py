@@ -193,3 +193,10 @@ def test_reading_labels_imports_neither_ray_nor_torch() -> None:
         "assert not heavy, heavy\n"
     )
     subprocess.run([sys.executable, "-c", code], check=True)
+
+
+def test_a_task_or_person_that_is_not_there_is_told_with_those_that_are(labels: LabelSet) -> None:
+    sample = next(labels.samples())
+    for ask in (sample.array, sample.to_source, lambda name: sample.mask([1], task=name)):
+        with pytest.raises(KeyError, match=r"no task 'sed'; there are .*pose.*did you mean `seg`"):
+            ask("sed")

@@ -6,9 +6,10 @@ import uuid
 
 import pytest
 
+from sapiens_batch.errors import InputError
 from sapiens_batch.job.manifest import Manifest
 from sapiens_batch.labelset import Quarantined, quarantined
-from sapiens_batch.labelset.quarantine import matches
+from sapiens_batch.labelset.quarantine import check_asked, matches
 from sapiens_batch.storage.memory import MemoryStore
 from tests.labelset.built_job import SHARDS, write_job
 
@@ -41,3 +42,19 @@ def test_a_reason_is_matched_by_whole_parts() -> None:
     assert matches("crash", ["crash"])
     assert not matches("decoder.x", ["decode"])
     assert not matches("decode", ["decode.truncated"])
+
+
+def test_what_no_quarantined_sample_has_is_refused_with_the_reasons_there_are(
+    manifest: Manifest,
+) -> None:
+    check_asked(manifest, reasons=["crash", "decode"], keys=["k1", "gone"])
+    with pytest.raises(InputError, match=r"reason 'nonsense'; there are decode\.truncated 2"):
+        check_asked(manifest, reasons=["nonsense"])
+    with pytest.raises(InputError, match=r"reason 'decode' and key 'k2'; there are .*`errors`"):
+        check_asked(manifest, reasons=["decode"], keys=["k2"])
+
+
+def test_a_job_without_quarantined_samples_may_be_asked_for_any_reason() -> None:
+    store = MemoryStore(uuid.uuid4().hex)
+    write_job(store, committed=())
+    check_asked(Manifest.open(store), reasons=["crash"], keys=["k"])

@@ -3,12 +3,20 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 
-from sapiens_batch.errors import SpecError
-from sapiens_batch.models.catalog import ENCODER_PARAMETERS, head_parameters, releases
+from sapiens_batch.errors import SpecError, WeightsError
+from sapiens_batch.models.catalog import (
+    ENCODER_PARAMETERS,
+    check_serves,
+    head_parameters,
+    released,
+    releases,
+)
 from sapiens_batch.models.configs import SAPIENS2_ENCODERS, HeadKind, released_head
 from sapiens_batch.models.configs_v1 import SAPIENS1_ENCODERS, released_v1_head
 from sapiens_batch.models.encoder import Encoder
@@ -94,3 +102,60 @@ def test_terms_are_accepted_by_the_job_or_the_environment(monkeypatch: pytest.Mo
     monkeypatch.setenv(ACCEPT_VARIABLE, "cc-by-nc-4.0, sapiens2")
     assert accepted_by(SAPIENS2, "x", ["sapiens2"]) == "accept_licences"
     assert accepted_by(CC_BY_NC_4, "x", []) == ACCEPT_VARIABLE
+
+
+def test_an_id_that_was_never_released_is_refused_with_the_nearest() -> None:
+    with pytest.raises(WeightsError, match=r"no such weights were released.*sapiens2-pose-5b"):
+        released("facebook/sapiens2-pose-9b")
+    with pytest.raises(WeightsError, match=r"sapiens2-seg-0\.4b.*models list"):
+        released("facebook/sapiens2-sag-0.4b")
+    found = released("facebook/sapiens-seg-1b-torchscript")
+    assert found is not None
+    assert found.id == "facebook/sapiens-seg-1b"
+
+
+@pytest.mark.parametrize(
+    "name",
+    ["someone/sapiens2-pose-9b", "noahcao/sapiens-pose-coco", "facebook/sapiens-pose-bbox-detector",
+     "./pose.safetensors", "demo"],
+)  # fmt: skip
+def test_ids_that_are_not_named_like_a_release_are_left_to_the_hub(name: str) -> None:
+    assert released(name) is None
+
+
+def test_a_folder_may_be_named_like_anything(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "facebook" / "sapiens2-pose-9b").mkdir(parents=True)
+    monkeypatch.chdir(tmp_path)
+    assert released("facebook/sapiens2-pose-9b") is None
+
+
+def test_a_release_serves_its_own_tasks_only() -> None:
+    check_serves("facebook/sapiens2-seg-0.4b", "embedding")
+    with pytest.raises(
+        WeightsError,
+        match=r"tasks\.pose: facebook/sapiens2-seg-0\.4b serves seg, features, embedding, not "
+        r"pose; for pose there are facebook/sapiens2-pose-0\.4b",
+    ):
+        check_serves("facebook/sapiens2-seg-0.4b", "pose")
+    with pytest.raises(WeightsError, match="serves seg, features, not embedding"):
+        check_serves("facebook/sapiens-seg-1b", "embedding")
+
+
+@pytest.mark.parametrize(
+    ("ask", "way"),
+    [
+        ("job_file", "put `accept_licences: [sapiens2]` into the job file"),
+        ("argument", 'pass `accept_licences=["sapiens2"]`'),
+        ("option", "add `--accept-licence sapiens2`"),
+    ],
+)
+def test_a_refusal_names_the_way_to_accept_that_the_caller_has(
+    monkeypatch: pytest.MonkeyPatch, ask: Any, way: str
+) -> None:
+    monkeypatch.delenv(ACCEPT_VARIABLE, raising=False)
+    with pytest.raises(SpecError) as refused:
+        accepted_by(SAPIENS2, "x", ["sapiens3"], ask=ask)
+    assert f"To accept it {way} or set {ACCEPT_VARIABLE}=sapiens2" in str(refused.value)
+    assert "('sapiens3' is no licence; there are sapiens2, cc-by-nc-4.0)" in str(refused.value)

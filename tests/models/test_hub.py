@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import os
+import socket
 import subprocess
 import sys
 import threading
@@ -112,3 +113,30 @@ def test_a_node_downloads_a_model_once_and_each_process_asks_for_it_once(
         # an actor is told the commit, and finds it in the node's cache
         run(load, tmp_path, endpoint, num_processes=1)
     assert not asked
+
+
+def test_a_hub_that_cannot_be_reached_is_given_up_soon_and_quietly(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))  # bound, but nobody listens
+        environment = os.environ | {
+            "HF_HOME": str(tmp_path), "HF_HUB_OFFLINE": "0",
+            "HF_ENDPOINT": f"http://127.0.0.1:{taken.getsockname()[1]}",
+        }  # fmt: skip
+        script = f"""
+import time
+from sapiens_batch.models.hub import locate
+
+started = time.monotonic()
+try:
+    locate("{REPO}", None)
+finally:
+    print(time.monotonic() - started)
+"""
+        done = subprocess.run(
+            [sys.executable, "-c", script],
+            env=environment, capture_output=True, text=True, timeout=120, check=False,
+        )  # fmt: skip
+    assert f"WeightsError: checkpoint {REPO} is not in the local hub cache" in done.stderr
+    assert "check the connection" in done.stderr
+    assert "Retrying" not in done.stderr
+    assert float(done.stdout) < 10

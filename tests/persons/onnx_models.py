@@ -52,6 +52,39 @@ def export(
     return path
 
 
+def constant(
+    path: Path,
+    found: Array,
+    size: tuple[int, int],
+    *,
+    declared: Sequence[int | str] | None = None,
+    metadata: Mapping[str, str] | None = None,
+) -> Path:
+    """Write a graph that finds the same in every image, in an output of its shape or as declared.
+
+    Args:
+        path: Where to.
+        found: What it finds.
+        size: (height, width) of its input, px.
+        declared: The shape that it claims to give.
+        metadata: The graph's metadata.
+    """
+    kind = onnx.helper.np_dtype_to_tensor_dtype(found.dtype)
+    info = onnx.helper.make_tensor_value_info
+    graph = onnx.helper.make_graph(
+        [onnx.helper.make_node("Identity", ["found"], ["output0"])],
+        "constant",
+        [info("images", onnx.TensorProto.FLOAT, (1, 3, *size))],
+        [info("output0", kind, found.shape if declared is None else declared)],
+        [onnx.numpy_helper.from_array(found, "found")],
+    )
+    model = onnx.helper.make_model(graph, opset_imports=[onnx.helper.make_opsetid("", 17)])
+    model.ir_version = 8
+    onnx.helper.set_model_props(model, dict(metadata or {}))
+    onnx.save(model, path)
+    return path
+
+
 class RedFinder(nn.Module):
     """The edges of the red rectangle in an input, whatever is asked for.
 

@@ -155,6 +155,23 @@ def test_a_transformers_model_is_identified_by_its_files(detr: Path, tmp_path: P
     assert detector_digest(detector_spec(model=str(other))) != digest
 
 
+def test_weights_in_several_files_are_part_of_the_identity(detr: Path, tmp_path: Path) -> None:
+    from transformers import AutoModelForObjectDetection
+
+    model = AutoModelForObjectDetection.from_pretrained(detr)
+    digests = set()
+    for name, factor in (("one", 1.0), ("other", 1.01)):
+        folder = tmp_path / name
+        with torch.no_grad():
+            model.class_labels_classifier.bias.mul_(factor)
+        model.save_pretrained(folder, max_shard_size="20KB")
+        assert len(list(folder.glob("model-*.safetensors"))) > 1
+        processor = (detr / "preprocessor_config.json").read_bytes()
+        (folder / "preprocessor_config.json").write_bytes(processor)
+        digests.add(detector_digest(detector_spec(model=str(folder))))
+    assert len(digests) == 2
+
+
 def test_jobs_without_a_detector_have_no_digest_of_one() -> None:
     assert detector_digest(PersonsSpec()) is None
 

@@ -15,7 +15,6 @@ from sapiens_batch.errors import SpecError
 from sapiens_batch.images.decoded import DecodedImage
 from sapiens_batch.persons.detector import detector_digest
 from sapiens_batch.persons.onnx_detector import load_onnx_detector
-from sapiens_batch.persons.onnx_layouts import Port, recognise
 from sapiens_batch.records import Array
 from tests.persons.images import image_of
 from tests.persons.onnx_models import (
@@ -26,6 +25,7 @@ from tests.persons.onnx_models import (
     EndToEnd,
     RedFinder,
     Rows,
+    constant,
     export,
 )
 from tests.persons.test_detector import detector_spec, found, iou, photo
@@ -293,13 +293,6 @@ class TestRefusals:
         with pytest.raises(SpecError, match=r"`758` \(1, 85, 22, 22\); supported are `logits`"):
             load_onnx_detector(str(model), None)
 
-    def test_six_columns_that_may_mean_two_things(self) -> None:
-        port = Port("output0", (1, "anchors", 6), "tensor(float)")
-        assert recognise([port], SIZE, 1, scale=1) is None
-        two = recognise([port], SIZE, 2, scale=1)
-        assert two is not None
-        assert two.name == "end to end"
-
     def test_unknown_inputs_are_listed(self, tmp_path: Path) -> None:
         class TwoImages(RedFinder):
             def forward(self, images: Tensor, others: Tensor) -> Tensor:
@@ -328,6 +321,53 @@ class TestRefusals:
         (tmp_path / "preprocessor_config.json").write_text('{"size": {"max_height": 9}}')
         with pytest.raises(SpecError, match=r"preprocessor_config\.json has the size"):
             load_onnx_detector(str(model), None)
+
+    def test_outputs_that_may_mean_two_things(self, tmp_path: Path) -> None:
+        # 84 cells of 85 values, or 80 classes of 85 candidates
+        path = constant(tmp_path / "a.onnx", np.zeros((1, 84, 85), np.float32), (64, 64))
+        with pytest.raises(SpecError, match="may be `cells` or `columns`; export it with"):
+            load_onnx_detector(str(path), None)
+
+    def test_mask_coefficients_are_not_counted_as_classes(self, tmp_path: Path) -> None:
+        class WithMasks(Columns):
+            def forward(self, images: Tensor) -> tuple[Tensor, Tensor]:
+                return super().forward(images), torch.zeros(1, 32, 32, 48)
+
+        names = {"inputs": ["images"], "outputs": ["output0", "output1"]}
+        module = WithMasks(num_classes=80, extra=32)
+        bare = export(tmp_path / "a.onnx", module, [IMAGE], names)
+        with pytest.raises(SpecError, match=r"`output1` \(1, 32, 32, 48\).*`names`"):
+            load_onnx_detector(str(bare), 0)
+        labels = {"names": str(["person", *(f"class {i}" for i in range(1, 80))])}
+        finds_the_rectangle(export(tmp_path / "b.onnx", module, [IMAGE], names, metadata=labels))
+
+    def test_a_graph_that_is_bound_to_a_size_which_it_does_not_declare(
+        self, tmp_path: Path
+    ) -> None:
+        class Bound(_Queries):
+            def forward(self, pixel_values: Tensor) -> tuple[Tensor, Tensor]:
+                logits, boxes = super().forward(pixel_values)
+                return logits + 0 * (pixel_values * torch.ones(1, 3, *SIZE)).mean(), boxes
+
+        names = {"inputs": ["pixel_values"], "outputs": ["logits", "pred_boxes"]}
+        axes = {"pixel_values": {2: "h", 3: "w"}}
+        model = export(tmp_path / "a.onnx", Bound(92, 1), [IMAGE], names, dynamic=axes)
+        with pytest.raises(SpecError, match=r"cannot be run on an image of 800 x 1248 px"):
+            load_onnx_detector(str(model), None)
+        size = {"size": {"height": SIZE[0], "width": SIZE[1]}}
+        (tmp_path / "preprocessor_config.json").write_text(json.dumps(size))
+        assert load_onnx_detector(str(model), None).person_class == 1
+
+    def test_a_graph_that_gives_another_shape_than_it_declares(self, tmp_path: Path) -> None:
+        found = np.zeros((2, 50, 6), np.float32)
+        path = constant(tmp_path / "a.onnx", found, SIZE, declared=("batch", 50, 6))
+        with pytest.raises(SpecError, match=r"`output0` .*gives \(2, 50, 6\)"):
+            load_onnx_detector(str(path), 0)
+
+    def test_cells_that_are_not_finite_on_a_grey_image(self, tmp_path: Path) -> None:
+        found = np.full((1, len(cells(*SIZE)), 85), np.nan, np.float32)
+        with pytest.raises(SpecError, match="not finite on a grey image"):
+            load_onnx_detector(str(constant(tmp_path / "a.onnx", found, SIZE)), None)
 
 
 def test_a_published_detector_with_suppression_inside_finds_people(shared: Path) -> None:

@@ -111,3 +111,18 @@ def test_the_command_line_says_where_the_page_is(command: str, job: Path, tmp_pa
     assert result.exit_code == 0, result.output
     assert str(page).replace("\n", "") in result.output.replace("\n", "")
     assert page.exists()
+
+
+def test_long_keys_are_shown_whole_in_a_narrow_terminal(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from sapiens_batch.commands.preview import show_preview
+    from sapiens_batch.preview import Preview
+    from sapiens_batch.sheets.cards import Card
+
+    monkeypatch.setenv("COLUMNS", "80")
+    key = "coco2014_" + "".join(f"{number:04d}" for number in range(20))
+    card = Card(key, "s", 0, "quarantined", "decode.truncated", "", "", 0, (), (), ())
+    show_preview(Preview(tmp_path / "p.html", (card,), ()))
+    lines = capsys.readouterr().out.splitlines()
+    assert key in "".join(word for line in lines for word in line.split()[:1])

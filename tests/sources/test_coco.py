@@ -141,3 +141,8 @@ def test_a_file_that_is_no_coco_is_an_input_error(
     (tmp_path / "x.json").write_text(content)
     with pytest.raises(InputError, match=message):
         list(make_source(SourceSpec(format="coco", uri=str(tmp_path / "x.json"))).plan())
+
+
+def test_a_folder_is_told_to_give_annotation_file_and_root(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match=r"source\.uri: .*folder.*annotation file.*`root:`"):
+        list(make_source(SourceSpec(format="coco", uri=str(tmp_path))).plan())

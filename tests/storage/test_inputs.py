@@ -13,7 +13,7 @@ import pytest
 
 from sapiens_batch.errors import DependencyError, InputError
 from sapiens_batch.storage import inputs
-from sapiens_batch.storage.filesystems import MissingInputError
+from sapiens_batch.storage.filesystems import MissingInputError, listing_errors
 from sapiens_batch.storage.inputs import (
     expand,
     find_inputs,
@@ -96,7 +96,7 @@ def test_a_link_has_the_version_of_what_it_points_to(corpus: Path) -> None:
         ("a/{00..99}.tar", r"100 of the 100 objects"),
         ("zip/*.tar", r"nothing matches '.*zip/\*\.tar'"),
         ("gone.tar", r"gone\.tar"),
-        ("a", r"is a folder: add a pattern"),
+        ("a", r"/a is a folder, not a file: name its files"),
         ("{a,a}/0.tar", r"have the same key"),
         ("@gone.txt", r"gone\.txt does not exist"),
     ],
@@ -213,3 +213,11 @@ def test_images_on_the_web_fail_one_by_one(web: str) -> None:
     assert sorted(Web.answered) == sorted(
         ["/200", "/404", "/403", "/500", "/500", "/500", "/flaky", "/flaky"]
     )
+
+
+def test_a_remote_store_that_refuses_points_to_its_options() -> None:
+    remote = pytest.raises(InputError, match=r"cannot be listed.*endpoint in storage_options")
+    with remote, listing_errors("s3://bucket/a.tar"):
+        raise OSError("Unable to locate credentials")
+    with pytest.raises(InputError, match=r"connection$"), listing_errors("/data/a.tar"):
+        raise OSError("broken disk")

@@ -9,6 +9,7 @@ import pytest
 from typer.testing import CliRunner
 
 from sapiens_batch.cli import app
+from sapiens_batch.errors import InputError, SpecError
 from sapiens_batch.job.manifest import Manifest
 from sapiens_batch.storage import keys, open_store
 from tests.labelset.built_job import SHARDS, write_job
@@ -72,4 +73,40 @@ def test_errors_are_counted_and_listed_with_their_keys(job: Path) -> None:
     values = json.loads(call("errors", str(job), "--json", "--reason", "decode")[1])
     assert values["reasons"] == {"decode.truncated": 3}
     assert len(values["samples"]) == 3
-    assert "no quarantined samples" in call("errors", str(job), "--reason", "crash")[1]
+
+
+def test_a_reason_that_nothing_is_quarantined_for_is_refused(job: Path) -> None:
+    done = CliRunner().invoke(app, ["errors", str(job), "--reason", "nonsense"])
+    assert isinstance(done.exception, InputError)
+    assert done.exception.exit_code == 2
+    assert "there are decode.truncated 3" in str(done.exception)
+
+
+def test_garbage_that_is_too_young_is_counted(job: Path) -> None:
+    store = open_store(str(job))
+    names = [keys.table("images", FIRST, f"{number:032x}") for number in range(25)]
+    for name in names:
+        store.create(name, b"lost race")
+    shown = call("gc", str(job))[1]
+    assert "nothing to remove" in shown
+    assert "25 objects (225 bytes) that nothing needs are younger than 24 hours and stay" in shown
+    values = json.loads(call("gc", str(job), "--json")[1])
+    assert values["younger"] == {"objects": 25, "size_bytes": 225}
+    shown = call("gc", str(job), "--grace-hours", "0", "--delete")[1]
+    assert "and 5 more" in shown
+    assert "younger" not in shown
+
+
+def test_a_job_file_with_another_output_finds_the_job(job: Path, tmp_path: Path) -> None:
+    spec = tmp_path / "job.yaml"
+    spec.write_text(
+        "name: job\nsource: {format: images, uri: in}\ntasks: {seg: {checkpoint: demo}}\n"
+        "output: {uri: elsewhere}\n"
+    )
+    override = ["--set", f"output.uri={job}"]
+    for command in ("verify", "status", "errors", "gc"):
+        code, output = call(command, str(spec), *override)
+        assert code == 0, output
+    done = CliRunner().invoke(app, ["verify", str(job), *override])
+    assert isinstance(done.exception, SpecError)
+    assert "is a job directory" in str(done.exception)
