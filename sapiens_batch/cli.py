@@ -21,17 +21,20 @@ from rich.table import Table
 from sapiens_batch import __version__
 from sapiens_batch.commands import curate, models, search
 from sapiens_batch.commands.export import export
+from sapiens_batch.commands.jobs import JobAddress, JobArgument, Overrides
 from sapiens_batch.commands.preview import compare, preview, report
 from sapiens_batch.commands.verify import errors, gc, verify
 from sapiens_batch.errors import SapiensBatchError
 from sapiens_batch.job.spec_file import load_spec
 
 if TYPE_CHECKING:
-    from collections.abc import Callable, Mapping
+    from collections.abc import Callable, Mapping, Sequence
 
     from sapiens_batch.job.receipt import Counts
     from sapiens_batch.pipeline.progress import Reporter
     from sapiens_batch.pipeline.run import JobSummary
+    from sapiens_batch.pipeline.status import JobPlan
+    from sapiens_batch.records import Problem
 
 app = typer.Typer(
     name="sapiens-batch",
@@ -52,10 +55,6 @@ app.command()(report)
 app.command()(curate.curate)
 
 SpecPath = Annotated[Path, typer.Argument(metavar="SPEC", help="The job file (YAML).")]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Option("--set", metavar="FIELD=VALUE", help="Override a field of the job file."),
-]
 AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
 
@@ -66,6 +65,24 @@ def main() -> None:
     except SapiensBatchError as error:
         Console(stderr=True, soft_wrap=True).print(f"[bold red]error:[/] {escape(str(error))}")
         sys.exit(error.exit_code)
+
+
+def _print_version(wanted: bool) -> None:
+    if wanted:
+        print(__version__)
+        raise typer.Exit
+
+
+@app.callback()
+def _program(
+    version: Annotated[
+        bool,
+        typer.Option(
+            "--version", is_eager=True, callback=_print_version, help="Print the version."
+        ),
+    ] = False,
+) -> None:
+    """Options of the program itself; its help is that of `app`."""
 
 
 @app.command()
@@ -139,8 +156,10 @@ def plan(spec: SpecPath, overrides: Overrides = None, as_json: AsJson = False) -
         return
     console = Console(highlight=False)
     console.print(f"[bold]{planned.name}[/] → {planned.output}", soft_wrap=True)
-    console.print(f"{planned.num_shards} shards, {_bytes(planned.input_bytes)}")
-    table = Table("task", "checkpoint", "architecture", "view", "per", "bytes a row", box=None)
+    console.print(f"{planned.num_shards} shards, {_bytes(planned.input_bytes)}{_standing(planned)}")
+    table = Table(box=None)
+    for title in ("task", "checkpoint", "architecture", "view", "per", "bytes a row"):
+        table.add_column(title, overflow="fold")
     for task in planned.tasks:
         note = " [yellow](random weights)[/]" if task.demo else ""
         size = _bytes(task.row_bytes)
@@ -148,21 +167,31 @@ def plan(spec: SpecPath, overrides: Overrides = None, as_json: AsJson = False) -
     console.print(table)
 
 
+def _standing(planned: JobPlan) -> str:
+    """What an earlier run has done of a job."""
+    if not planned.started:
+        return ", all to be labeled"
+    left = planned.num_shards - planned.committed_shards
+    parts = [f", {planned.committed_shards} committed"]
+    if left:
+        parts.append(f"{left} to be labeled")
+    if planned.open_chunks:
+        parts.append(f"{planned.open_chunks} chunks of them done")
+    if planned.open_orders:
+        parts.append(f"{planned.open_orders} with samples to be labeled again")
+    return ", ".join(parts if left or planned.open_orders else [*parts, "nothing left to do"])
+
+
 @app.command()
 def status(
-    job: Annotated[str, typer.Argument(metavar="JOB", help="A job directory, or a job file.")],
+    job: JobArgument,
+    overrides: Overrides = None,
     as_json: AsJson = False,
 ) -> None:
     """Show what a job has done so far."""
-    from sapiens_batch.job.manifest import Manifest
     from sapiens_batch.pipeline.status import job_status
-    from sapiens_batch.storage import open_store
 
-    uri, options = job, {}
-    if job.endswith((".yaml", ".yml")):
-        output = load_spec(Path(job)).output
-        uri, options = output.uri, output.storage_options
-    found = job_status(Manifest.open(open_store(uri, options)))
+    found = job_status(JobAddress.parse(job, overrides).open())
     if as_json:
         print(json.dumps({**asdict(found), "counts": found.counts.model_dump()}))
         return
@@ -172,14 +201,7 @@ def status(
     if found.open_shards:
         table.add_row("open shards", f"{found.open_shards}", f"{found.open_chunks} chunks labeled")
     console.print(table)
-    for shard, problem in found.problems:
-        console.print(f"  {shard}: {problem.reason}: {escape(problem.message)}", soft_wrap=True)
-
-
-@app.command()
-def version() -> None:
-    """Print the version."""
-    print(__version__)
+    _show_problems(console, found.problems, len(found.problems))
 
 
 app.command()(export)
@@ -201,7 +223,7 @@ def _as_json(summary: JobSummary) -> dict[str, Any]:
 
 def _show_summary(summary: JobSummary) -> None:
     console = Console(highlight=False)
-    if summary.complete and not summary.new_samples:
+    if summary.complete and not summary.new_samples and not summary.new_shards:
         console.print(f"[bold]{summary.name}[/]: nothing left to do")
     elif summary.complete:
         console.print(
@@ -209,10 +231,13 @@ def _show_summary(summary: JobSummary) -> None:
             f"{summary.elapsed_s:.1f} s"
         )
     table = _account(summary.committed_shards, summary.num_shards, summary.counts, summary.reasons)
-    if summary.damaged_shards:
-        table.add_row("noted shards", f"{summary.damaged_shards}", "`status` shows what was noted")
+    if summary.open_chunks:
+        table.add_row("kept", f"{summary.open_chunks} chunks", "of shards that are not committed")
     console.print(table)
+    _show_problems(console, summary.problems, summary.num_problems)
     console.print(f"labels in {summary.output}", soft_wrap=True)
+    if summary.counts.quarantined:
+        console.print(f"what is quarantined: sapiens-batch errors {summary.output}", soft_wrap=True)
     if summary.counts.samples:
         console.print(f"look at them: sapiens-batch preview {summary.output}", soft_wrap=True)
     if summary.demo:
@@ -222,12 +247,27 @@ def _show_summary(summary: JobSummary) -> None:
             "[red]more samples are quarantined than the job file allows: look at `errors`, then "
             "mend them or raise the budget and run again[/]"
         )
+    elif summary.in_vain:
+        console.print(
+            "[red]not one sample could be labeled: look at the reasons, mend the input[/]"
+        )
+    elif summary.in_setup:
+        console.print("[red]the job cannot go on until this is mended:[/]")
     elif not summary.complete:
         stopped = f"stopped by {summary.stopped}"
         why = stopped if summary.stopped else "some chunks or shards keep failing"
         console.print(f"[red]incomplete: {why}; run the same command again to continue[/]")
     for failure in summary.failures:
         console.print(f"  {failure.stage}: {escape(failure.message)}", soft_wrap=True)
+
+
+def _show_problems(console: Console, problems: Sequence[tuple[str, Problem]], number: int) -> None:
+    """What was noted of shards as a whole."""
+    for shard, problem in problems:
+        text = f"  {shard}: {problem.reason}: {problem.message}"
+        console.print(escape(text), soft_wrap=True)
+    if number > len(problems):
+        console.print(f"  and {number - len(problems)} more, see `status`")
 
 
 def _account(committed: int, planned: int, counts: Counts, reasons: Mapping[str, int]) -> Table:

@@ -35,7 +35,7 @@ class Cut:
 
 
 class CropCanvases:
-    """The canvases of a view batch; slicing it gives arrays. Not thread-safe.
+    """The canvases of a view batch; contiguous ranges of it are arrays. Not thread-safe.
 
     Args:
         spec: What the views are.
@@ -65,8 +65,23 @@ class CropCanvases:
         return len(self.entries)
 
     def __getitem__(self, wanted: slice) -> Array:
-        """(n, height, width, 3) uint8 canvases of a range."""
-        start, stop, _ = wanted.indices(len(self))
+        """(n, height, width, 3) uint8 canvases of a contiguous range.
+
+        Raises:
+            TypeError: Something else than a slice is asked for.
+            ValueError: The slice has a step.
+        """
+        if not isinstance(wanted, slice):
+            raise TypeError(
+                f"crops are taken by ranges, not by {type(wanted).__name__} {wanted!r}; take "
+                "canvases[start:stop], or np.asarray(canvases) for an array of all"
+            )
+        start, stop, step = wanted.indices(len(self))
+        if step != 1:
+            raise ValueError(
+                f"crops are taken by contiguous ranges, not in steps of {step}; take "
+                "canvases[start:stop] and index that"
+            )
         ahead, self._ahead = self._ahead, None
         if ahead is not None and (ahead.start, ahead.stop) == (start, stop):
             canvases = ahead.canvases.result()
@@ -77,7 +92,13 @@ class CropCanvases:
         return canvases
 
     def __array__(self, dtype: Any = None, copy: bool | None = None) -> Array:
-        """All canvases at once, for readers that want an array."""
+        """All canvases at once, for readers that want an array.
+
+        Raises:
+            ValueError: No copy is allowed, but crops that are still to be made lie nowhere yet.
+        """
+        if copy is False:
+            raise ValueError("crops are cut into a new array; ask for one with copy=None or True")
         return np.asarray(self[:], dtype)
 
     @property

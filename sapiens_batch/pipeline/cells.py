@@ -18,6 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from sapiens_batch.errors import DependencyError, SpecError, WeightsError
 from sapiens_batch.job.receipt import Receipt
 from sapiens_batch.records import (
     Array,
@@ -192,6 +193,8 @@ class Failure:
         stage: `read`, `prepare`, `label` or `write`.
         message: Type and text of the exception.
         trace: Its traceback, for the log.
+        in_setup: Whether the spec, the weights or what is installed is at fault, so that trying
+            again mends nothing.
     """
 
     shard_id: str
@@ -199,6 +202,7 @@ class Failure:
     stage: str
     message: str
     trace: str
+    in_setup: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -212,7 +216,8 @@ class Outcome:
 def failure_of(error: Exception, shard_id: str, chunk: int | None, stage: str) -> Failure:
     """Turn an exception of a stage into data for the driver."""
     trace = "".join(traceback.format_exception(error))
-    return Failure(shard_id, chunk, stage, f"{type(error).__name__}: {error}", trace)
+    in_setup = isinstance(error, SpecError | WeightsError | DependencyError)
+    return Failure(shard_id, chunk, stage, f"{type(error).__name__}: {error}", trace, in_setup)
 
 
 def pack(record: Any) -> pa.Table:

@@ -23,13 +23,16 @@ class JobContext:
     """One job, resolved.
 
     Attributes:
-        spec: The validated job file, storage options included.
+        spec: The validated job file, storage options included, with the detector's absolute
+            address.
         checkpoints: The resolved weights of each task.
         schemas: Label schemas of each task.
         task_views: The model input that each task needs.
         finds_persons: Whether persons are asked for.
         spec_digest: Digest of what decides the labels (I4).
         store: The job directory.
+        detector_digest: Digest of the person detector that every worker must find; None where the
+            job has none.
     """
 
     spec: JobSpec
@@ -39,6 +42,7 @@ class JobContext:
     finds_persons: bool
     spec_digest: str
     store: Store
+    detector_digest: str | None = None
 
     @property
     def chunk_samples(self) -> int:

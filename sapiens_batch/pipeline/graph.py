@@ -34,6 +34,9 @@ from sapiens_batch.pipeline.view_labeler import LoadLabeler
 from sapiens_batch.pipeline.write import ChunkWriter
 from sapiens_batch.sources import with_absolute_addresses
 
+STALL_FRACTION = 0.75
+"""Of the time without progress: a read that hangs is named before the whole pass is given up."""
+
 
 def configure_ray_data(no_progress_timeout_s: float) -> None:
     """Set the data context that the graph relies on; call once before `build`.
@@ -53,10 +56,21 @@ def configure_ray_data(no_progress_timeout_s: float) -> None:
 
 
 def build(
-    context: JobContext, todo: Sequence[ShardTodo], sizing: Sizing, load: LoadLabeler
+    context: JobContext,
+    todo: Sequence[ShardTodo],
+    sizing: Sizing,
+    load: LoadLabeler,
+    ledger: AttemptLedger,
 ) -> ray.data.Dataset:
-    """The graph over some shards; nothing runs until it is iterated."""
-    ledger = AttemptLedger(context.store, context.spec.errors.max_attempts)
+    """The graph over some shards; nothing runs until it is iterated.
+
+    Args:
+        context: The job.
+        todo: The shards.
+        sizing: How many of each stage.
+        load: Loads the models.
+        ledger: Counts attempts; one for all graphs of a run.
+    """
     max_calls = context.spec.runtime.worker_max_chunks
     strategy = {
         name: ray.data.TaskPoolStrategy(size=size)
@@ -68,7 +82,9 @@ def build(
     )
     # relative addresses mean the driver's folder, which workers do not share
     addressed = with_absolute_addresses(context.spec.source)
-    source = ShardSource(ShardReader(addressed, context.chunk_samples), ledger, todo)
+    stall_timeout_s = STALL_FRACTION * context.spec.runtime.no_progress_timeout_s
+    reader = ShardReader(addressed, context.chunk_samples, stall_timeout_s)
+    source = ShardSource(reader, ledger, todo)
     fixed = {"batch_size": 1, "batch_format": "pyarrow"}
     dataset: ray.data.Dataset = (
         ray.data.read_datasource(
@@ -87,7 +103,7 @@ def build(
         )
         .map_batches(
             LabelChunk,
-            fn_constructor_args=(context, sizing.threads_per_actor, load),
+            fn_constructor_args=(context, sizing.threads_per_actor, load, ledger),
             num_cpus=LABEL_CPUS,
             num_gpus=sizing.gpus_per_actor,
             compute=actors,

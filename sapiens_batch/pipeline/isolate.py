@@ -46,17 +46,17 @@ def isolate(suspect: SuspectChunk, setup: Setup, timeout_s: float) -> LabeledChu
         SapiensBatchError: The models cannot be loaded; no sample is to blame for that.
         RuntimeError: The process does not start.
     """
-    with contextlib.closing(_Worker(setup, timeout_s)) as worker:
-        answers = [
-            _label_alone(replace(suspect.chunk, start=sample.index, samples=(sample,)), worker)
-            for sample in suspect.chunk.samples
-        ]
     header = replace(suspect.header, isolated=True)
-    parts = [
-        _quarantined(header, sample, answer) if isinstance(answer, Problem) else answer
-        for sample, answer in zip(suspect.chunk.samples, answers, strict=True)
-    ]
+    with contextlib.closing(_Worker(setup, timeout_s)) as worker:
+        parts = [_label_sample(suspect.chunk, one, header, worker) for one in suspect.chunk.samples]
     return join_chunks(header, setup.context.schemas, parts)
+
+
+def _label_sample(
+    chunk: Chunk, sample: Sample, header: ChunkHeader, worker: _Worker
+) -> LabeledChunk:
+    answer = _label_alone(replace(chunk, start=sample.index, samples=(sample,)), worker)
+    return _quarantined(header, sample, answer) if isinstance(answer, Problem) else answer
 
 
 def _label_alone(chunk: Chunk, worker: _Worker) -> LabeledChunk | Problem:

@@ -57,6 +57,7 @@ def serve() -> None:
         setup: Setup = receive(requests)
         try:
             preparer = setup.make_preparer(setup.context)
+            preparer.load()  # later, its failure would be the sample's
             labeler = setup.load_labeler(setup.context, setup.num_threads)
         except SapiensBatchError as error:
             send(answers, error)

@@ -39,13 +39,20 @@ class LabelChunk:
         context: The job.
         num_threads: CPU threads for torch, or None to leave them alone (on a GPU).
         load: Loads the models.
+        ledger: Counts the attempts; that of the run, which outlives the actor.
     """
 
-    def __init__(self, context: JobContext, num_threads: int | None, load: LoadLabeler) -> None:
+    def __init__(
+        self,
+        context: JobContext,
+        num_threads: int | None,
+        load: LoadLabeler,
+        ledger: AttemptLedger,
+    ) -> None:
         self._context = context
         self._num_threads = num_threads
         self._load = load
-        self._ledger = AttemptLedger(context.store, context.spec.errors.max_attempts)
+        self._ledger = ledger
         self._replaces_dead_actor = _replaces_dead_actor()
         self._num_chunks = 0
         self._loaded: ViewLabeler | SapiensBatchError
@@ -63,7 +70,9 @@ class LabelChunk:
         return run_stage("label", table, self._label)
 
     def _label(self, chunk: PreparedChunk | SuspectChunk) -> LabeledChunk:
-        if isinstance(chunk, PreparedChunk) and self._replaces_dead_actor:
+        if isinstance(chunk, SuspectChunk):
+            chunk = replace(chunk, header=self._ledger.begin_isolated(chunk.header))
+        elif self._replaces_dead_actor:
             # the actor before this one may have died of the chunk; its mark then stands for that
             attempt = self._ledger.begin(chunk.header)
             header = replace(chunk.header, attempt=attempt.write_id)

@@ -3,7 +3,8 @@
 Such a store lets two creates of one key both succeed, so receipts and commits cannot decide a race
 and only one driver may run. A driver claims the job with an object of its own that it renews; a
 driver that finds an older claim alive gives way. Ages are differences between times that the store
-itself reports, so clocks of machines do not matter. Stores with conditional create need no lease.
+itself reports, so clocks of machines do not matter; only how long this driver was paused is told by
+its own. Stores with conditional create need no lease.
 """
 
 from __future__ import annotations
@@ -23,6 +24,10 @@ LOOKS = 5
 """Times to look for a claim that is renewed while it is looked at: it is under another key then."""
 
 
+# counts the time that the machine was suspended; elsewhere, as on macOS, MONOTONIC does
+_CLOCK = getattr(time, "CLOCK_BOOTTIME", time.CLOCK_MONOTONIC)
+
+
 @dataclass(frozen=True, slots=True)
 class LeaseTiming:
     """How fast a lease moves.
@@ -36,6 +41,11 @@ class LeaseTiming:
     renew_s: float = 20.0
     expire_s: float = 120.0
     settle_s: float = 2.0
+
+    @property
+    def paused_s(self) -> float:
+        """A driver that did not renew for so long may have been taken for dead."""
+        return self.expire_s - self.renew_s
 
 
 class Claim(Document):
@@ -95,12 +105,21 @@ class Lease:
         return found, gone
 
     def renew(self) -> bool:
-        """Show that this driver is alive; False when an older claim is alive as well.
+        """Show that this driver is alive; False when it does not hold the job any more.
+
+        That is when an older claim is alive as well, or when this driver was paused for so long
+        that another one may have taken over.
 
         Raises:
             StorageError: The store failed.
         """
+        renewed_s = self._renewed_s
+        if _now_s() - renewed_s > self._timing.paused_s:
+            return False
         self._renew()
+        # it may have been paused in the midst of this
+        if _now_s() - renewed_s > self._timing.paused_s:
+            return False
         return self.rival() is None
 
     def give_up(self) -> None:
@@ -108,6 +127,7 @@ class Lease:
         self._store.delete(self._key)
 
     def _renew(self) -> None:
+        self._renewed_s = _now_s()  # before the claim is there: rather too early than too late
         self._number += 1
         before, self._key = self._key, keys.lease(self._number, self._owner)
         claim = Claim(since=self._since, owner=self._owner, created=now())
@@ -155,13 +175,17 @@ def sole_driver(store: Store, timing: LeaseTiming | None = None) -> Iterator[thr
 
 
 def _keep(lease: Lease, timing: LeaseTiming, done: threading.Event, lost: threading.Event) -> None:
-    renewed_s = time.monotonic()
+    renewed_s = _now_s()
     while not lost.is_set() and not done.wait(timing.renew_s):
         try:
             if not lease.renew():
                 lost.set()
-            renewed_s = time.monotonic()
+            renewed_s = _now_s()
         except StorageError:
             # another driver may take the claim for dead soon
-            if time.monotonic() - renewed_s > timing.expire_s / 2:
+            if _now_s() - renewed_s > timing.expire_s / 2:
                 lost.set()
+
+
+def _now_s() -> float:
+    return time.clock_gettime(_CLOCK)

@@ -58,6 +58,11 @@ class ChunkPreparer:
             image_views=tuple(spec for spec in view_specs if spec.owner is Level.IMAGE),
         )
 
+    def load(self) -> None:
+        """Load the detector now, where there is one; see `PersonFinder.load`."""
+        if self._finder is not None:
+            self._finder.load()
+
     def prepare(self, chunk: Chunk) -> PreparedChunk:
         """Decode a chunk and make its views; failures of single samples become rows."""
         started = time.perf_counter()

@@ -24,10 +24,13 @@ class ShardReader:
     Attributes:
         spec: How to read a shard.
         chunk_samples: Samples per chunk.
+        stall_timeout_s: Seconds that the next chunk of a shard may take where it is read in a
+            process of its own; None for no limit.
     """
 
     spec: SourceSpec
     chunk_samples: int
+    stall_timeout_s: float | None = None
 
     def read(self, todo: ShardTodo) -> Iterator[ReadChunk]:
         """The chunks of a shard that are not done, in order.

@@ -1,7 +1,8 @@
-"""A shard that ended every process that read it, read in a process that may die.
+"""A shard that ended every process that read it, read in a process that may die or hang.
 
-The chunks before the place that ends it get their labels. How many samples the rest has is not
-known, so the shard stays open and is reported: no row is invented, none is lost in silence (I1).
+The chunks before the place that ends or stalls it get their labels. How many samples the rest has
+is not known, so the shard stays open and is reported: no row is invented, none is lost in silence
+(I1).
 The process is this module, run as `python -m`; it ends when its input does, so it does not outlive
 the worker that started it.
 """
@@ -28,10 +29,14 @@ class ReaderCrashError(InputError):
     """Reading a shard ends the process that does it, again and again."""
 
 
+class ReaderStallError(InputError):
+    """Reading a shard takes for ever, or longer than it may."""
+
+
 def read_apart(
     reader: ShardReader, todo: ShardTodo, num_before: int
 ) -> Iterator[ReadChunk | Outcome]:
-    """Read a shard in a process of its own, as far as that lives.
+    """Read a shard in a process of its own, as far as that lives and goes on.
 
     Args:
         reader: Reads it.
@@ -40,30 +45,45 @@ def read_apart(
 
     Yields:
         The chunks that `ShardReader.read` yields; in the end an `Outcome` with the failure where
-        it raised or the process died.
+        it raised, or the process died or hung.
     """
     process = start_process("sapiens_batch.pipeline.read_apart")
     last = None
     try:
         assert process.stdin is not None and process.stdout is not None
         send(process.stdin.fileno(), (reader, todo))
-        while (record := receive(process.stdout.fileno())) != _END:
+        answers, timeout_s = process.stdout.fileno(), reader.stall_timeout_s
+        while (record := receive(answers, timeout_s=timeout_s)) != _END:
             last = record.header.index if isinstance(record, ReadChunk) else last
             yield record
     except (EOFError, BrokenPipeError):
-        error = _crash(todo, num_before, ending(process), last)
-        yield Outcome(None, failure_of(error, todo.shard.shard_id, None, "read"))
+        crash = _crash(todo, num_before, ending(process), last)
+        yield Outcome(None, failure_of(crash, todo.shard.shard_id, None, "read"))
+    except TimeoutError:
+        stall = _stall(todo, reader.stall_timeout_s, last)
+        yield Outcome(None, failure_of(stall, todo.shard.shard_id, None, "read"))
     finally:
         end_process(process)
 
 
 def _crash(todo: ShardTodo, num_before: int, how: str, last: int | None) -> ReaderCrashError:
-    place = "before its first chunk" if last is None else f"after chunk {last}"
     return ReaderCrashError(
         f"shard {todo.shard.key} ({todo.shard.uri}): reading it ended {num_before} workers, and "
-        f"then a process of its own {place} ({how}). The chunks up to there are labeled, the shard "
-        "stays open; mend or replace the object, or take it out of the input"
+        f"then a process of its own {_place(last)} ({how}). The chunks up to there are labeled, "
+        "the shard stays open; mend or replace the object, or take it out of the input"
     )
+
+
+def _stall(todo: ShardTodo, timeout_s: float | None, last: int | None) -> ReaderStallError:
+    return ReaderStallError(
+        f"shard {todo.shard.key} ({todo.shard.uri}): reading it {_place(last)} took more than "
+        f"{timeout_s or 0:g} s. The chunks up to there are labeled, the shard stays open; mend or "
+        "replace the object or what it is stored on, or raise runtime.no_progress_timeout_s"
+    )
+
+
+def _place(last: int | None) -> str:
+    return "before its first chunk" if last is None else f"after chunk {last}"
 
 
 def serve() -> None:

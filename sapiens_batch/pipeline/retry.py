@@ -12,7 +12,7 @@ from collections.abc import Collection
 
 from sapiens_batch.job.manifest import Manifest
 from sapiens_batch.job.spec import JobSpec
-from sapiens_batch.labelset.quarantine import quarantined
+from sapiens_batch.labelset.quarantine import check_asked, quarantined
 from sapiens_batch.pipeline.progress import Reporter
 from sapiens_batch.pipeline.run import JobSummary, carry_out
 from sapiens_batch.pipeline.start import open_job, resolve
@@ -37,9 +37,11 @@ def retry_job(
         load: Loads the models.
 
     Raises:
+        InputError: Samples are quarantined, but none for these reasons or with these keys.
         SapiensBatchError: The job could not be opened; see `start`.
     """
     context, manifest = open_job(resolve(spec))
+    check_asked(manifest, reasons=reasons, keys=sample_keys)
     number = order_retry(manifest, reasons=reasons, sample_keys=sample_keys)
     reporter.message(f"{number} samples are to be labeled again")
     return carry_out(context, manifest, reporter, load=load)

@@ -11,12 +11,14 @@ import os
 import threading
 from collections.abc import Generator, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 from sapiens_batch.errors import SapiensBatchError, StorageError
 from sapiens_batch.job.manifest import Manifest, ShardTodo
 from sapiens_batch.job.receipt import Counts
 from sapiens_batch.job.snapshot import CommitSummary, write_snapshot
 from sapiens_batch.job.spec import JobSpec
+from sapiens_batch.pipeline.attempts import AttemptLedger
 from sapiens_batch.pipeline.budget import over_budget
 from sapiens_batch.pipeline.cells import Failure, Outcome, failure_of
 from sapiens_batch.pipeline.context import JobContext
@@ -29,6 +31,9 @@ from sapiens_batch.pipeline.sizing import decide
 from sapiens_batch.pipeline.start import open_job, resolve
 from sapiens_batch.pipeline.status import count_reasons
 from sapiens_batch.pipeline.view_labeler import LoadLabeler, load_labeler
+from sapiens_batch.records import Problem
+
+SHOWN_PROBLEMS = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,8 +48,12 @@ class JobSummary:
         waiting_shards: Visible shards with samples that are still to be labeled again.
         counts: Samples of visible shards by status, and persons.
         reasons: Quarantined samples by reason.
-        damaged_shards: Shards with damage that belongs to no sample.
+        problems: (shard key, problem) of shards with damage that belongs to no sample, at most
+            `SHOWN_PROBLEMS`.
+        num_problems: How many there are.
         new_samples: Samples that this run labeled.
+        new_shards: Shards that this run made visible for the first time.
+        open_chunks: Labeled chunks of shards that are not visible yet, kept for the next run.
         elapsed_s: Seconds that this run took.
         stopped: What ended the run early: a signal, or empty.
         failures: What went wrong and was not mended by trying again.
@@ -58,8 +67,11 @@ class JobSummary:
     committed_shards: int
     counts: Counts
     reasons: dict[str, int]
-    damaged_shards: int
+    problems: tuple[tuple[str, Problem], ...]
+    num_problems: int
     new_samples: int
+    new_shards: int
+    open_chunks: int
     elapsed_s: float
     waiting_shards: int = 0
     stopped: str = ""
@@ -73,11 +85,25 @@ class JobSummary:
         return self.committed_shards == self.num_shards and not self.waiting_shards
 
     @property
+    def in_vain(self) -> bool:
+        """Whether all is done and not one sample could be labeled, though there was something."""
+        counts = self.counts
+        tried = counts.quarantined or self.num_problems
+        return self.complete and bool(tried) and not counts.ok and not counts.empty
+
+    @property
+    def in_setup(self) -> bool:
+        """Whether the spec, the weights or an installation keeps the job from going on."""
+        return any(failure.in_setup for failure in self.failures)
+
+    @property
     def exit_code(self) -> int:
-        """0 complete; 4 over the error budget, complete or not; 5 incomplete."""
-        if self.over_budget:
+        """0 complete; 2 setup at fault; 4 over the error budget, or in vain; 5 incomplete."""
+        if self.over_budget or self.in_vain:
             return 4
-        return 0 if self.complete else 5
+        if self.complete:
+            return 0
+        return 2 if self.in_setup else 5
 
 
 def run_job(
@@ -155,6 +181,7 @@ class _Run:
         }
         self._sizes = sizes
         self._progress = Progress(num_shards=len(sizes), planned_bytes=sum(sizes.values()))
+        self._num_visible = 0
         self._stopped = ""
         self._over_budget = False
         self._failures: tuple[Failure, ...] = ()
@@ -169,6 +196,7 @@ class _Run:
         wanted = {one.shard.shard_id for one in todo}
         visible: dict[str, Counts] = {}
         for shard in self._visible_shards():
+            self._num_visible += 1
             self._progress.shard_done(self._sizes[shard.shard_id], shard.counts)
             if shard.shard_id in wanted:
                 visible[shard.shard_id] = shard.counts
@@ -200,17 +228,20 @@ class _Run:
 
             graph.configure_ray_data(spec.runtime.no_progress_timeout_s)
             sizing = decide(cluster, spec.runtime, physical_cpus=os.cpu_count() or 1)
+            ledger = AttemptLedger(self._context.store, spec.errors.max_attempts)
             # after `max_attempts` failures a chunk is isolated, which takes one more pass
             for attempt in range(1, spec.errors.max_attempts + 2):
                 driver.failures.clear()
                 driver.seal_complete()
                 for wave in driver.waves():
-                    dataset = graph.build(self._context, wave, sizing, self._load)
+                    dataset = graph.build(self._context, wave, sizing, self._load, ledger)
                     if not self._follow(driver, graph.outcomes(dataset), lost):
                         return
                 driver.settle()
                 if not driver.has_open_shards:
                     return
+                if driver.failures and all(one.in_setup for one in driver.failures):
+                    return  # trying again mends nothing
                 self._report(driver.failures, attempt)
 
     def _follow(self, driver: Driver, found: Generator[Outcome], lost: threading.Event) -> bool:
@@ -243,6 +274,10 @@ class _Run:
     def _visible_shards(self) -> Iterator[CommitSummary]:
         return (one for one in self._manifest.summaries() if one.shard_id in self._sizes)
 
+    def _open_chunks(self) -> int:
+        todo = self._manifest.todo()
+        return sum(len(one.done_chunks) for one in todo if one.shard.shard_id in self._sizes)
+
     def summary(self) -> JobSummary:
         """What the store says now; other drivers may have worked on it as well."""
         context, manifest = self._context, self._manifest
@@ -250,6 +285,7 @@ class _Run:
         counts = sum((shard.counts for shard in shards), Counts())
         waiting = sum(shard_id in self._sizes for shard_id in manifest.open_orders())
         complete = len(shards) == len(self._sizes)
+        problems = ((shard.shard_key, one) for shard in shards for one in shard.problems)
         return JobSummary(
             name=context.spec.name,
             output=context.store.uri,
@@ -258,8 +294,11 @@ class _Run:
             waiting_shards=waiting,
             counts=counts,
             reasons=count_reasons(shards),
-            damaged_shards=sum(bool(shard.problems) for shard in shards),
+            problems=tuple(islice(problems, SHOWN_PROBLEMS)),
+            num_problems=sum(len(shard.problems) for shard in shards),
             new_samples=self._progress.new_samples,
+            new_shards=len(shards) - self._num_visible,
+            open_chunks=0 if complete else self._open_chunks(),
             elapsed_s=self._progress.elapsed_s,
             stopped=self._stopped,
             failures=tuple(_distinct(self._failures)),

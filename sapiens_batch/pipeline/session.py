@@ -8,6 +8,7 @@ from __future__ import annotations
 import logging
 import os
 import signal
+import socket
 import sys
 import threading
 import warnings
@@ -17,6 +18,7 @@ from pathlib import Path
 from types import FrameType
 from typing import Any
 
+from sapiens_batch.errors import SpecError
 from sapiens_batch.job.spec import RuntimeSpec
 from sapiens_batch.pipeline.faults import forwarded_environment
 from sapiens_batch.pipeline.sizing import MIN_LOCAL_CPUS, Cluster
@@ -28,6 +30,10 @@ _QUIET = {
     "RAY_DATA_DISABLE_PROGRESS_BARS": "1",
     "RAY_ACCEL_ENV_VAR_OVERRIDE_ON_ZERO": "0",
 }
+
+
+CONNECT_TIMEOUT_S = 20.0
+"""Seconds in which a cluster that was named must answer."""
 
 
 class StopRequested(BaseException):
@@ -57,13 +63,18 @@ def ray_session(runtime: RuntimeSpec) -> Iterator[Cluster]:
     address = runtime.ray_address or os.environ.get("RAY_ADDRESS")
     options: dict[str, Any] = {"address": address} if address else _local_options()
     logging.getLogger("ray").setLevel(logging.ERROR)
+    if address:
+        _check_answers(address)
     with _silent_stderr(), _same_signal_handlers():
-        ray.init(
-            log_to_driver=False,
-            logging_level=logging.ERROR,
-            runtime_env={"env_vars": forwarded_environment()},
-            **options,
-        )
+        try:
+            ray.init(
+                log_to_driver=False,
+                logging_level=logging.ERROR,
+                runtime_env={"env_vars": forwarded_environment()},
+                **options,
+            )
+        except ConnectionError as error:
+            raise _no_cluster(address or "local", error) from error
     # Each process that dies is reported on stdout, in the midst of ours and of --json, whatever
     # log_to_driver says. A chunk that keeps ending its worker is reported by the ledger.
     ray._private.worker._worker_logs_enabled = False
@@ -71,6 +82,25 @@ def ray_session(runtime: RuntimeSpec) -> Iterator[Cluster]:
         yield _cluster(ray.cluster_resources())
     finally:
         ray.shutdown()
+
+
+def _check_answers(address: str) -> None:
+    """Ray itself tries for minutes, without a word."""
+    host, _, port = address.removeprefix("ray://").rpartition(":")
+    if not host or not port.isdigit():
+        return  # `auto` and `local`
+    try:
+        socket.create_connection((host.strip("[]"), int(port)), CONNECT_TIMEOUT_S).close()
+    except OSError as error:
+        raise _no_cluster(address, error) from error
+
+
+def _no_cluster(address: str, error: OSError) -> SpecError:
+    return SpecError(
+        f"runtime.ray_address, or RAY_ADDRESS: there is no Ray cluster at {address} ({error}); "
+        f"`ray status --address {address}` shows whether it runs. Without an address a local Ray "
+        "is started"
+    )
 
 
 def _cluster(resources: Mapping[str, float]) -> Cluster:

@@ -38,7 +38,11 @@ from sapiens_batch.pipeline.write import ChunkWriter
 
 def make_preparer(context: JobContext) -> ChunkPreparer:
     """What decodes the samples of a job and cuts the views that it needs."""
-    finder = make_person_finder(context.spec.persons_section) if context.finds_persons else None
+    finder = (
+        make_person_finder(context.spec.persons_section, context.detector_digest)
+        if context.finds_persons
+        else None
+    )
     return ChunkPreparer(finder, context.view_specs, context.spec.decode)
 
 
@@ -83,11 +87,17 @@ def _prepare(
 
 
 def _write(writer: ChunkWriter, ledger: AttemptLedger, chunk: LabeledChunk) -> Outcome:
-    attempt = ledger.begin(chunk.header, taken_over=chunk.header.attempt)
-    header = replace(chunk.header, attempt=attempt.write_id)
-    if not header.isolated:
-        ledger.refuse_suspect(header, attempt)
+    header = _begin_write(ledger, chunk.header)
     with ledger.excusing(header):
         receipt = writer.write(replace(chunk, header=header))
     ledger.end(header)
     return Outcome(receipt, None)
+
+
+def _begin_write(ledger: AttemptLedger, header: ChunkHeader) -> ChunkHeader:
+    if header.isolated:
+        return ledger.begin_isolated(header)
+    attempt = ledger.begin(header, taken_over=header.attempt)
+    header = replace(header, attempt=attempt.write_id)
+    ledger.refuse_suspect(header, attempt)
+    return header

@@ -19,7 +19,7 @@ from sapiens_batch.job.digest import differences, digest
 from sapiens_batch.job.manifest import JobDocument, Manifest
 from sapiens_batch.job.plan import PlanDrift, compare, write_plan
 from sapiens_batch.job.spec import JobSpec
-from sapiens_batch.persons.detector import detector_digest
+from sapiens_batch.persons.detector import detector_digest, with_absolute_model
 from sapiens_batch.pipeline.context import JobContext
 from sapiens_batch.records import LabelSchema, Level, Shard, TaskName
 from sapiens_batch.sources import make_source, selection_digest
@@ -43,12 +43,14 @@ class ResolvedJob:
         tasks: The tasks, described without weights in memory.
         shards: The input as it is listed now, sorted by key.
         digest_fields: What decides the labels, as JSON values (I4).
+        detector_digest: Digest of the person detector; None where there is none.
     """
 
     spec: JobSpec
     tasks: Mapping[TaskName, Task]
     shards: tuple[Shard, ...]
     digest_fields: Mapping[str, Any]
+    detector_digest: str | None
 
     @property
     def schemas(self) -> dict[TaskName, LabelSchema]:
@@ -76,13 +78,17 @@ def resolve(spec: JobSpec) -> ResolvedJob:
 
     tasks = describe(spec.tasks, accepted=spec.accept_licences)
     _check_array_rows(spec, tasks)
+    _check_boxes(spec, tasks)
     shards = make_source(spec.source).plan()
+    detector = detector_digest(spec.persons_section)
     digest_fields = spec.digest_fields(
         {name: task.checkpoint.digest for name, task in tasks.items()},
         select_digest=selection_digest(spec.source),
-        detector_digest=detector_digest(spec.persons_section),
+        detector_digest=detector,
     )
-    return ResolvedJob(spec, tasks, tuple(islice(shards, spec.source.limit)), digest_fields)
+    return ResolvedJob(
+        spec, tasks, tuple(islice(shards, spec.source.limit)), digest_fields, detector
+    )
 
 
 def _with_rows(schema: LabelSchema, max_persons: int) -> LabelSchema:
@@ -104,6 +110,37 @@ def _check_array_rows(spec: JobSpec, tasks: Mapping[TaskName, Task]) -> None:
             )
 
 
+def _check_boxes(spec: JobSpec, tasks: Mapping[TaskName, Task]) -> None:
+    """That somebody says where persons are, lest every image turn out empty."""
+    section = spec.persons_section
+    names = [name for name, task in tasks.items() if task.schema.level is Level.PERSON]
+    if spec.source.gives_boxes or section.origin != "source" or section.on_empty != "keep":
+        return
+    if names or spec.persons is not None:
+        who = f"tasks.{', tasks.'.join(names)}: labels persons" if names else "persons: given"
+        raise SpecError(
+            f"{who}, but nothing says where they are: name the boxes in source.boxes, or set "
+            "persons.from to detector, or to whole_image where each image is one person"
+        )
+
+
+def look_at(job: ResolvedJob) -> Manifest | None:
+    """The job directory as it is, or None where there is none yet; nothing is written.
+
+    Raises:
+        DriftError: As for `open_job`.
+        StorageError: The output cannot be read.
+    """
+    store = open_store(job.spec.output.uri, job.spec.output.storage_options)
+    if not store.exists(keys.JOB):
+        return None
+    manifest = Manifest.open(store)
+    _check_spec(manifest, job, digest(job.digest_fields))
+    if manifest.plans():
+        _check_input(manifest, compare(manifest.shards(), job.shards))
+    return manifest
+
+
 def open_job(job: ResolvedJob) -> tuple[JobContext, Manifest]:
     """Create the job directory, or open it after checking that spec and input are the same.
 
@@ -122,15 +159,23 @@ def open_job(job: ResolvedJob) -> tuple[JobContext, Manifest]:
     _check_spec(manifest, job, spec_digest)
     _plan(manifest, job)
     context = JobContext(
-        spec=job.spec,
+        spec=_for_workers(job.spec),
         checkpoints={name: task.checkpoint for name, task in job.tasks.items()},
         schemas=job.schemas,
         task_views={name: task.view_spec for name, task in job.tasks.items()},
         finds_persons=job.finds_persons,
         spec_digest=spec_digest,
         store=manifest.store,
+        detector_digest=job.detector_digest,
     )
     return context, manifest
+
+
+def _for_workers(spec: JobSpec) -> JobSpec:
+    """The spec without what means the driver's folder; what is stored keeps what was written."""
+    if spec.persons is None:
+        return spec
+    return spec.model_copy(update={"persons": with_absolute_model(spec.persons)})
 
 
 def _document(job: ResolvedJob, spec_digest: str, capabilities: dict[str, object]) -> JobDocument:

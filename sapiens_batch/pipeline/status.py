@@ -14,7 +14,7 @@ import numpy as np
 from sapiens_batch.job.manifest import Manifest
 from sapiens_batch.job.receipt import Counts
 from sapiens_batch.job.snapshot import CommitSummary
-from sapiens_batch.pipeline.start import ResolvedJob
+from sapiens_batch.pipeline.start import ResolvedJob, look_at
 from sapiens_batch.records import LabelSchema, Problem
 
 
@@ -109,6 +109,10 @@ class JobPlan:
         num_shards: Shards of the input.
         input_bytes: Their size.
         tasks: What each task will do.
+        started: Whether the job was run before.
+        committed_shards: Shards that are visible already.
+        open_chunks: Labeled chunks of other shards, which need no labeling again.
+        open_orders: Visible shards with samples that are to be labeled again.
     """
 
     name: str
@@ -116,10 +120,21 @@ class JobPlan:
     num_shards: int
     input_bytes: int
     tasks: tuple[TaskPlan, ...]
+    started: bool
+    committed_shards: int
+    open_chunks: int
+    open_orders: int
 
 
 def job_plan(job: ResolvedJob) -> JobPlan:
-    """What a resolved job would do."""
+    """What a run of a resolved job would do.
+
+    Raises:
+        DriftError: The spec or the input is not what the job was started with.
+        StorageError: The output cannot be read.
+    """
+    manifest = look_at(job)
+    found = None if manifest is None else job_status(manifest)
     return JobPlan(
         name=job.spec.name,
         output=job.spec.output.uri,
@@ -137,6 +152,10 @@ def job_plan(job: ResolvedJob) -> JobPlan:
             )
             for name, task in job.tasks.items()
         ),
+        started=found is not None,
+        committed_shards=0 if found is None else found.committed_shards,
+        open_chunks=0 if found is None else found.open_chunks,
+        open_orders=0 if manifest is None else len(manifest.open_orders()),
     )
 
 

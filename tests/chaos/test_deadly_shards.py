@@ -1,13 +1,16 @@
-"""A shard that ends every process that reads it costs itself and no other shard."""
+"""A shard that ends or stalls every process that reads it costs itself and no other shard."""
 
 from __future__ import annotations
 
+import os
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from sapiens_batch.job.manifest import Manifest
+from sapiens_batch.pipeline.faults import FAULTS_VARIABLE
+from sapiens_batch.storage import keys
 from tests.chaos.jobs import Place, check_whole, dataset, make_job, run_here
 from tests.chaos.matrix import Arena
 from tests.deadly import Deadly, write_deadly_shard
@@ -39,3 +42,37 @@ def test_the_other_shards_are_whole_and_the_shard_is_named(arena: Arena, tmp_pat
     undisturbed = make_job(replace(place, output=f"{place.output}-undisturbed"))
     assert run_here(undisturbed).exit_code == 0
     check_whole(job, dataset(undisturbed))
+
+
+@pytest.mark.slow
+@pytest.mark.skipif(not Path("/proc").is_dir(), reason="looks for processes in /proc")
+def test_a_shard_whose_reading_hangs_is_named_and_its_process_ends(
+    arena: Arena, tmp_path: Path
+) -> None:
+    write_corpus(tmp_path / "in", num_shards=2, shard_samples=3)
+    os.mkfifo(tmp_path / "in" / "002.tar")  # whoever opens it waits for ever
+    place = Place(str(tmp_path / "in"), str(tmp_path / "out"))
+    job = make_job(place, errors={"max_attempts": 1}, runtime={"no_progress_timeout_s": 20})
+    shard = next(one for one in Manifest.open(job.store).todo() if one.shard.key == "002.tar")
+    # the mark of a worker that died, so that it is read apart at once
+    job.store.create(keys.attempt(shard.shard.shard_id, None, "0" * 32), b"")
+    summary = run_here(job)
+    assert (summary.exit_code, summary.committed_shards, summary.num_shards) == (5, 2, 3)
+    (failure,) = summary.failures
+    assert "ReaderStallError: shard 002.tar" in failure.message
+    assert "before its first chunk took more than 15 s" in failure.message
+    assert readers_of(str(arena.cluster.faults)) == []
+
+
+def readers_of(faults: str) -> list[str]:
+    """Ids of the reader processes whose environment names a folder of faults."""
+    found = []
+    for folder in Path("/proc").glob("[0-9]*"):
+        try:
+            command = (folder / "cmdline").read_text()
+            environment = (folder / "environ").read_text()
+        except OSError:
+            continue
+        if "pipeline.read_apart" in command and f"{FAULTS_VARIABLE}={faults}" in environment:
+            found.append(folder.name)
+    return found

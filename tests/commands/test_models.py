@@ -25,6 +25,13 @@ def test_the_list_names_sizes_memory_and_licences() -> None:
     assert 20 < seg["file_gb"] < 21
 
 
+def test_the_list_shows_what_each_licence_forbids() -> None:
+    shown = RUN.invoke(app, ["models", "list"]).output
+    terms, _, later = shown.partition("CC BY-NC 4.0")
+    assert "Forbidden: surveillance; biometric processing; identifying people" in terms
+    assert "Forbidden: commercial use." in later
+
+
 def test_a_check_says_what_a_file_is(references: Path) -> None:
     done = RUN.invoke(app, ["models", "check", str(references / "port" / "normal"), "--json"])
     facts = json.loads(done.output)
@@ -41,6 +48,15 @@ def test_a_check_of_released_weights_shows_their_terms_first(
     done = RUN.invoke(app, ["models", "check", "facebook/sapiens2-pose-0.4b"])
     assert isinstance(done.exception, SpecError)
     assert "Forbidden: surveillance" in str(done.exception)
+    assert "add `--accept-licence sapiens2`" in str(done.exception)
+    assert "job file" not in str(done.exception)
+
+
+def test_a_check_of_weights_that_were_never_released_says_so_before_the_terms() -> None:
+    done = RUN.invoke(app, ["models", "check", "facebook/sapiens2-pose-9b"])
+    assert isinstance(done.exception, WeightsError)
+    assert "no such weights were released" in str(done.exception)
+    assert "Forbidden" not in str(done.exception)
 
 
 def test_a_check_of_a_damaged_file_fails(tmp_path: Path) -> None:

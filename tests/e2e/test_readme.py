@@ -1,45 +1,62 @@
-"""The README's tour works as printed, on the job of its first command."""
+"""What README and docs print works as printed, on the job of the README's first command."""
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
-from sapiens_batch.job.spec_file import load_spec, parse_spec
-from sapiens_batch.pipeline.run import run_job
+from sapiens_batch.cli import app
 from tests.conftest import REPO
-from tests.e2e.conftest import Recorder
+from tests.pages import PAGES, blocks, commands
 
-README = (REPO / "README.md").read_text()
+README = REPO / "README.md"
+READING = REPO / "docs" / "reading.md"
 
 
-def blocks(language: str) -> list[str]:
-    return re.findall(rf"```{language}\n(.*?)```", README, flags=re.DOTALL)
+def run(arguments: list[str]) -> str:
+    """Run a command of the program, which must succeed."""
+    done = CliRunner().invoke(app, arguments)
+    assert (done.exit_code, done.exception) == (0, None), f"{arguments}: {done.output}"
+    return done.output
 
 
 @pytest.fixture(scope="module")
-def quickstart(tmp_path_factory: pytest.TempPathFactory, ray_cluster: None) -> Path:
-    """A folder in which the quickstart job has been run."""
-    folder = tmp_path_factory.mktemp("tour")
-    spec = load_spec(
-        REPO / "jobs" / "quickstart.yaml",
-        [f"output.uri={folder / 'labels' / 'quickstart'}"],
-    )
-    source = spec.source.model_copy(update={"uri": str(REPO / str(spec.source.uri))})
-    summary = run_job(spec.model_copy(update={"source": source}), Recorder())
-    assert summary.exit_code == 0
+def checkout(tmp_path_factory: pytest.TempPathFactory, ray_cluster: None) -> Path:
+    """A working folder like a checkout after the quickstart and the README's commands on it."""
+    folder = tmp_path_factory.mktemp("checkout")
+    for name in ("jobs", "sapiens_batch"):
+        (folder / name).symlink_to(REPO / name)
+    (quickstart,) = [
+        line.partition("sapiens-batch ")[2].split()
+        for line in (REPO / "Makefile").read_text().splitlines()
+        if "sapiens-batch run" in line
+    ]
+    readme = [one for one in commands(README.read_text()) if "labels/quickstart" in one]
+    reading = [one for one in commands(READING.read_text()) if one[0] == "run"]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        for arguments in [quickstart, *readme, *reading]:
+            run(arguments)
     return folder
 
 
+def test_the_commands_of_the_tour_leave_what_they_say(checkout: Path) -> None:
+    annotations = checkout / "coco" / "annotations" / "person_keypoints.json"
+    assert annotations.is_file()
+    assert (checkout / "chosen.parquet").is_file()
+    assert any((checkout / "labels" / "quickstart" / "index" / "views").iterdir())
+
+
 def test_every_python_block_of_the_tour_runs(
-    quickstart: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.chdir(quickstart)
+    monkeypatch.chdir(checkout)
     found: dict[str, object] = {}
-    for block in blocks("python"):
-        exec(compile(block, "README.md", "exec"), found)
+    for block in blocks(README.read_text(), "python"):
+        assert block.needs is None
+        exec(compile(block.text, "README.md", "exec"), found)
     shown = capsys.readouterr().out
     assert "decode.truncated" in shown
     assert "ok 2" in shown
@@ -47,8 +64,16 @@ def test_every_python_block_of_the_tour_runs(
     assert getattr(found["normals"], "shape", None) == (3, 425, 640)
 
 
-def test_the_job_file_of_the_tour_is_valid() -> None:
-    import yaml
-
-    (text,) = blocks("yaml")
-    assert parse_spec(yaml.safe_load(text)).name == "people"
+@pytest.mark.parametrize(
+    "page",
+    [page for page in PAGES[1:] if blocks(page.read_text(), "python")],
+    ids=lambda page: page.name,
+)
+def test_the_python_blocks_of_a_page_run_one_after_another(
+    checkout: Path, monkeypatch: pytest.MonkeyPatch, page: Path
+) -> None:
+    monkeypatch.chdir(checkout)
+    found: dict[str, object] = {}
+    for block in blocks(page.read_text(), "python"):
+        if block.needs is None:
+            exec(compile(block.text, page.name, "exec"), found)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import socket
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -11,6 +13,7 @@ import huggingface_hub.constants
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import torch
 import yaml
 
 from sapiens_batch.cli import main
@@ -116,3 +119,70 @@ def test_arrays_with_too_many_rows_for_persons_are_refused_before_anything_start
 
 def test_a_missing_job_file_is_named(command: Callable[..., tuple[int, str]]) -> None:
     assert_refused(command("run", "absent.yaml"), 2, "absent.yaml")
+
+
+def test_persons_that_nobody_points_out_are_refused(run: Run) -> None:
+    source = {"format": "webdataset", "uri": str(build.SHARD)}
+    outcome = run(source=source, tasks={"pose": {"checkpoint": "demo"}})
+    assert_refused(outcome, 2, "tasks.pose", "source.boxes", "detector", "whole_image")
+    outcome = run(source=source, persons={"from": "source"})
+    assert_refused(outcome, 2, "persons", "source.boxes")
+
+
+def test_a_device_that_does_not_exist_is_refused_before_anything_starts(run: Run) -> None:
+    outcome = run(runtime={"device": "gpu"})
+    assert_refused(outcome, 2, "runtime.device", "gpu", "cuda:N")
+
+
+@pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
+@pytest.mark.usefixtures("ray_cluster")
+def test_a_device_that_no_worker_has_ends_after_one_pass(run: Run) -> None:
+    code, text = run(runtime={"device": "cuda"})
+    assert code == 2
+    assert "torch sees 0 CUDA devices" in text
+    assert "run the same command again" not in text
+    assert "attempt 1" not in text
+
+
+def test_a_cluster_that_does_not_answer_is_named() -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        address = f"127.0.0.1:{taken.getsockname()[1]}"  # bound, but nobody listens
+        script = (
+            "from sapiens_batch.job.spec import RuntimeSpec\n"
+            "from sapiens_batch.pipeline.session import ray_session\n"
+            f"with ray_session(RuntimeSpec(ray_address={address!r})): pass\n"
+        )
+        done = subprocess.run(
+            [sys.executable, "-c", script], capture_output=True, text=True, timeout=120, check=False
+        )
+    assert "SpecError" in done.stderr
+    assert address in done.stderr
+    assert "ray status" in done.stderr
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_input_that_is_unreadable_throughout_is_no_success(run: Run, tmp_path: Path) -> None:
+    for name in ("a", "b"):
+        (tmp_path / f"{name}.tar").write_text("this is no tar")
+    source = {"format": "webdataset", "uri": str(tmp_path / "*.tar")}
+    code, text = run(source=source)
+    assert code == 4
+    assert text.count("source.not_a_tar") >= 2
+    assert "nothing left to do" not in text
+    assert "not one sample could be labeled" in text
+
+
+@pytest.mark.usefixtures("ray_cluster")
+def test_plan_says_what_is_left_and_what_changed(
+    run: Run, command: Callable[..., tuple[int, str]], tmp_path: Path
+) -> None:
+    path = str(tmp_path / "job.yaml")
+    assert run()[0] == 0
+    code, text = command("plan", path)
+    assert code == 0
+    assert "1 committed, nothing left to do" in text
+    assert_refused(command("plan", path, "--set", "tasks.seg.flip_test=true"), 3, "flip_test")
+    code, text = command("plan", path, "--set", f"output.uri={tmp_path / 'new'}")
+    assert code == 0
+    assert "all to be labeled" in text

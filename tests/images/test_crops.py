@@ -43,6 +43,24 @@ def test_slices_agree_with_the_whole() -> None:
     assert len(lazy) == 3
 
 
+@pytest.mark.parametrize("wanted", [0, -1, ..., [0, 1], np.array([True, False, True])])
+def test_only_ranges_can_be_taken(wanted: object) -> None:
+    with pytest.raises(TypeError, match="by ranges, not by"):
+        canvases()[wanted]  # type: ignore[index]
+
+
+@pytest.mark.parametrize("step", [-1, 2])
+def test_ranges_are_contiguous(step: int) -> None:
+    with pytest.raises(ValueError, match=f"not in steps of {step}"):
+        canvases()[::step]
+
+
+def test_an_array_of_crops_is_always_a_new_one() -> None:
+    with pytest.raises(ValueError, match="cut into a new array"):
+        np.array(canvases(), copy=False)
+    np.testing.assert_array_equal(np.array(canvases(), copy=True), canvases()[:])
+
+
 @pytest.fixture
 def cut_by(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, str]]:
     """(left edge, thread) of every crop that is cut, in order; each takes a moment."""

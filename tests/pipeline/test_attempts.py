@@ -8,11 +8,13 @@ from functools import partial
 import pytest
 
 from sapiens_batch.errors import StorageError
-from sapiens_batch.pipeline.attempts import AttemptLedger, SuspectChunkError
-from sapiens_batch.pipeline.cells import ChunkHeader
+from sapiens_batch.pipeline.attempts import AttemptLedger, IsolationError, SuspectChunkError
+from sapiens_batch.pipeline.cells import ChunkHeader, Outcome, pack, unpack
+from sapiens_batch.pipeline.stages import write_chunk
+from sapiens_batch.pipeline.write import ChunkWriter
 from sapiens_batch.storage import keys
 from sapiens_batch.storage.memory import MemoryStore
-from tests.pipeline.conftest import SHARD
+from tests.pipeline.conftest import CHUNK_SAMPLES, SCHEMAS, SHARD, labeled_chunk
 
 HEADER = ChunkHeader(SHARD.shard_id, 3, 12, 16, last=False)
 
@@ -75,3 +77,64 @@ def test_a_stage_that_needs_whole_chunks_sends_a_suspect_back(ledger: AttemptLed
     with pytest.raises(SuspectChunkError, match="begun 2 times and never finished"):
         refuse()
     assert len(marks(ledger)) == 2, "sending it back is no attempt"
+
+
+def test_a_chunk_that_ends_its_workers_in_isolation_as_well_fails_and_says_why(
+    ledger: AttemptLedger,
+) -> None:
+    for _ in range(2):
+        ledger.begin_isolated(HEADER)
+    for _ in range(2):  # and in the passes that follow
+        with pytest.raises(IsolationError, match=r"ended 2 workers.*output\.chunk_samples"):
+            ledger.begin_isolated(HEADER)
+    assert len(marks(ledger)) == 2, "an attempt that was refused is none that died"
+
+
+def test_drivers_that_were_killed_do_not_keep_a_chunk_from_being_isolated(
+    ledger: AttemptLedger,
+) -> None:
+    for _ in range(9):
+        AttemptLedger(ledger.store, ledger.max_attempts).begin_isolated(HEADER)
+    attempt = ledger.begin(HEADER)
+    assert ledger.is_suspect(attempt)
+    isolated = ledger.begin_isolated(replace(HEADER, attempt=attempt.write_id))
+    ledger.end(isolated)
+    assert len(marks(ledger)) == 9, "the mark of the stage before was not taken over"
+
+
+def test_a_failure_in_isolation_is_no_death(ledger: AttemptLedger) -> None:
+    header = ledger.begin_isolated(HEADER)
+    with pytest.raises(ValueError), ledger.excusing(header):
+        raise ValueError("odd image")
+    assert marks(ledger) == []
+
+
+class OverwhelmedStore(MemoryStore):
+    """Memory that ends whoever writes a table part."""
+
+    def create(self, key: str, data: bytes) -> bool:
+        if key.startswith(keys.PARTS):
+            raise SystemExit
+        return super().create(key, data)
+
+
+def test_a_writer_that_dies_of_an_isolated_chunk_does_not_get_it_for_ever(
+    ledger: AttemptLedger, request: pytest.FixtureRequest
+) -> None:
+    chunk = labeled_chunk([1, 0, 2])
+    header = replace(
+        chunk.header, isolated=True, attempt=ledger.begin_isolated(chunk.header).attempt
+    )
+    table = pack(replace(chunk, header=header))
+    store = OverwhelmedStore(request.node.name)
+    writer = ChunkWriter(store, SCHEMAS, [], CHUNK_SAMPLES)
+    for _ in range(2):
+        with pytest.raises(SystemExit):
+            write_chunk(table, writer=writer, ledger=ledger)
+    outcome: Outcome = unpack(write_chunk(table, writer=writer, ledger=ledger))
+    assert outcome.failure is not None
+    assert "IsolationError" in outcome.failure.message
+    writer = ChunkWriter(ledger.store, SCHEMAS, [], CHUNK_SAMPLES)
+    next_run = AttemptLedger(ledger.store, ledger.max_attempts)
+    outcome = unpack(write_chunk(table, writer=writer, ledger=next_run))
+    assert outcome.receipt is not None

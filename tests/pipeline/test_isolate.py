@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
-from sapiens_batch.errors import WeightsError
+from sapiens_batch.errors import SpecError, WeightsError
+from sapiens_batch.job.spec import PersonsSpec
 from sapiens_batch.job.spec_file import parse_spec
 from sapiens_batch.pipeline.cells import ChunkHeader, LabeledChunk, SuspectChunk
 from sapiens_batch.pipeline.context import JobContext
@@ -79,3 +82,12 @@ def test_weights_that_cannot_be_loaded_are_nobodys_fault(setup: Setup) -> None:
     broken = Setup(setup.context, make_preparer, refuse, None)  # type: ignore[arg-type]
     with pytest.raises(WeightsError, match="torn"):
         isolate(suspect([GRAY]), broken, timeout_s=60)
+
+
+def test_a_detector_that_is_not_the_planned_one_is_nobodys_fault(setup: Setup) -> None:
+    pytest.importorskip("onnxruntime", reason="the extra `detect` is not installed")
+    persons = PersonsSpec.model_validate({"from": "detector"})
+    spec = setup.context.spec.model_copy(update={"persons": persons})
+    context = replace(setup.context, spec=spec, detector_digest="0" * 64)
+    with pytest.raises(SpecError, match="same file on every node"):
+        isolate(suspect([GRAY]), replace(setup, context=context), timeout_s=60)

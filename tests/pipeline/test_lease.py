@@ -82,3 +82,23 @@ def test_a_claim_that_is_renewed_while_it_is_looked_at_is_found() -> None:
     first, second = Lease(store, FAST), Lease(store, FAST)
     first_key = next(info.key for info in store.list(keys.LEASES))
     assert second.rival() is not None
+
+
+def test_a_driver_that_was_paused_until_another_took_over_gives_way(store: Store) -> None:
+    paused = Lease(store, FAST)
+    time.sleep(FAST.expire_s)
+    other = Lease(store, FAST)
+    assert other.rival() is None
+    assert not paused.renew()
+    assert other.renew()
+
+
+def test_a_driver_that_was_paused_while_it_renewed_its_claim_is_told() -> None:
+    class SlowStore(MemoryStore):
+        def create(self, key: str, data: bytes) -> bool:
+            time.sleep(delays_s.pop() if delays_s else 0.0)
+            return super().create(key, data)
+
+    delays_s = [FAST.expire_s, 0.0]
+    with sole_driver(SlowStore("slow"), FAST) as lost:
+        assert lost.wait(3.0)

@@ -51,9 +51,10 @@ def marks(ledger: AttemptLedger) -> int:
     return len(list(ledger.store.list(keys.ATTEMPTS)))
 
 
-def die_reading(ledger: AttemptLedger, todo: ShardTodo) -> None:
-    """Leave what a killed worker leaves."""
-    ledger.store.create(keys.attempt(todo.shard.shard_id, None, os.urandom(16).hex()), b"")
+def die_reading(ledger: AttemptLedger, todo: ShardTodo, run: str = "") -> None:
+    """Leave what a killed worker leaves, in isolation where a run is given."""
+    write_id = (run + os.urandom(16).hex())[:32]
+    ledger.store.create(keys.attempt(todo.shard.shard_id, None, write_id), b"")
 
 
 def chunks(records: Iterator[ReadChunk | Outcome]) -> tuple[list[int], Outcome | None]:
@@ -82,6 +83,17 @@ def test_chunks_before_the_crash_come_and_the_rest_is_accounted_for(reader: Shar
         assert words in outcome.failure.message
 
 
+def test_a_read_that_hangs_is_ended_and_named(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "000.tar")
+    spec = SourceSpec(format="webdataset", uri=f"{tmp_path}/000.tar")
+    reader = ShardReader(spec, 2, stall_timeout_s=3.0)
+    numbers, outcome = chunks(read_apart(reader, the_todo(reader), 2))
+    assert numbers == []
+    assert outcome is not None and outcome.failure is not None
+    for words in ("ReaderStallError: shard 000.tar", "before its first chunk", "3 s"):
+        assert words in outcome.failure.message
+
+
 def test_an_error_is_told_as_from_the_worker(reader: ShardReader, tmp_path: Path) -> None:
     todo = the_todo(reader)
     (tmp_path / "000.tar").unlink()
@@ -101,6 +113,22 @@ def test_a_shard_that_used_up_its_attempts_does_not_end_its_reader(
     assert (numbers, outcome is not None) == ([0, 1], True)
     assert deadly.num_deaths() == 1
     assert marks(ledger) == 2, "an attempt that was accounted for is none that died"
+
+
+def test_a_shard_that_ends_workers_even_so_is_given_up_for_this_run(
+    reader: ShardReader, ledger: AttemptLedger, deadly: Deadly
+) -> None:
+    deadly.mended.touch()
+    todo = the_todo(reader)
+    for _ in range(2):
+        die_reading(ledger, todo)
+        die_reading(ledger, todo, run=ledger.run)
+    numbers, outcome = chunks(map(unpack, read_shard(reader, ledger, todo)))
+    assert numbers == []
+    assert outcome is not None and outcome.failure is not None
+    assert "IsolationError: shard 000.tar" in outcome.failure.message
+    next_run = AttemptLedger(ledger.store, ledger.max_attempts)
+    assert chunks(map(unpack, read_shard(reader, next_run, todo))) == ([0, 1, 2, 3], None)
 
 
 def test_only_the_death_of_a_reader_leaves_a_mark(
