@@ -15,6 +15,8 @@ from pydantic import BaseModel, ValidationError
 
 _SHOWN_CHARACTERS: Final = 200
 _VALUE_ERROR: Final = "Value error, "
+_SECRET: Final = frozenset({"storage_options", "catalog_options"})
+_HIDDEN: Final = "a value that is not shown"
 _ALTERNATIVE: Final = re.compile(r"str|constrained-\w+|(list|literal|dict)\[.*\]|\[key\]")
 """What pydantic adds to a place: which of a field's types it tried, and that a name is meant."""
 
@@ -39,7 +41,7 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
 
 
 def _fault(item: dict[str, Any], model: type[BaseModel]) -> list[str]:
-    where, given, kind = _place(item["loc"]), item["input"], item["type"]
+    where, given, kind = _place(item["loc"]), _public(item["loc"], item["input"]), item["type"]
     if kind == "missing":
         return [f"{where}: required, but absent"]
     if kind == "extra_forbidden":
@@ -75,6 +77,15 @@ def _mapping_wanted(place: tuple[str | int, ...]) -> str:
     if place[:1] == ("tasks",) and len(place) > 1:
         return "must be the settings of the task, such as `{checkpoint: demo}`"
     return "must be a mapping of `field: value`"
+
+
+def _public(place: tuple[str | int, ...], value: Any) -> Any:
+    """A value without credentials, which options of stores may hold."""
+    if not _SECRET.isdisjoint(map(str, place)):
+        return _HIDDEN
+    if isinstance(value, Mapping):
+        return {name: _HIDDEN if name in _SECRET else one for name, one in value.items()}
+    return value
 
 
 def _shown(value: Any) -> str:

@@ -94,3 +94,17 @@ def test_an_unknown_licence_is_refused_with_those_there_are() -> None:
     assert "accept_licences.0" in message
     assert "'sapiens2' or 'cc-by-nc-4.0'; found 'sapiens3'; did you mean `sapiens2`?" in message
     assert set(get_args(LicenceKey)) == {licence.key for licence in LICENCES}
+
+
+@pytest.mark.parametrize("options", ["key: s3cret", ["s3cret"], {"key": {1: "s3cret"}, 2: 3}])
+def test_options_of_stores_are_never_shown(options: object) -> None:
+    values = {
+        "name": "job",
+        "source": {"format": "webdataset", "uri": "a.tar", "storage_options": options},
+        "tasks": {"seg": {"checkpoint": "demo"}},
+        "output": {"uri": "out", "storage_options": options},
+    }
+    with pytest.raises(SpecError) as refused:
+        parse_spec(values)
+    assert "source.storage_options" in str(refused.value)
+    assert "s3cret" not in str(refused.value)
