@@ -47,7 +47,7 @@ def test_workers_with_another_file_fail_and_blame_no_image(spec: JobSpec, tmp_pa
     context, manifest = open_job(resolve(spec))
     detector(tmp_path / "finder.onnx", 0.1)
     summary = carry_out(context, manifest, Recorder(), load=Synthetic())
-    assert summary.exit_code == 5
+    assert summary.exit_code == 2
     assert summary.committed_shards == summary.counts.quarantined == 0
     assert {failure.stage for failure in summary.failures} == {"prepare"}
     assert all("same file on every node" in failure.message for failure in summary.failures)

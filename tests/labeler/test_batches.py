@@ -26,7 +26,7 @@ class Memory:
         return list(range(start, stop))
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(count=st.integers(0, 70), wanted=st.integers(1, 40), room=st.integers(1, 40))
 def test_every_view_is_worked_on_once_and_in_order(count: int, wanted: int, room: int) -> None:
     done = AdaptiveBatches(wanted).run(count, Memory(room).work)

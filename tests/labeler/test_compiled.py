@@ -43,6 +43,7 @@ def test_one_to_eight_views_are_compiled_four_times_and_encoded_alike(encoder: A
     assert counter.frame_count == 4
 
 
+@pytest.mark.slow
 def test_each_encoder_has_its_own_limit_of_shapes(encoder: AnyEncoder) -> None:
     counter = CompileCounter()
     with torch.inference_mode():
