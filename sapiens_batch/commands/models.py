@@ -93,14 +93,14 @@ def check(
     as_json: AsJson = False,
 ) -> None:
     """Compare a weights file with its architecture and say what it is."""
-    from sapiens_batch.models.catalog import released
+    from sapiens_batch.models.catalog import unknown_release
     from sapiens_batch.models.licences import accepted_by, licence_of_id
     from sapiens_batch.models.weights import resolve_checkpoint
 
     terms = licence_of_id(checkpoint)
-    released(checkpoint)
     if terms is not None:
-        accepted_by(terms, checkpoint, accept or (), ask="option")
+        hint = unknown_release(checkpoint)
+        accepted_by(terms, checkpoint, accept or (), ask="option", hint=hint)
     facts = _facts(resolve_checkpoint(checkpoint, revision))
     if as_json:
         print(json.dumps(facts))

@@ -12,7 +12,7 @@ from dataclasses import replace
 
 from sapiens_batch.errors import SpecError
 from sapiens_batch.job.task_spec import TaskSpec
-from sapiens_batch.models.catalog import check_serves
+from sapiens_batch.models.catalog import check_serves, unknown_release
 from sapiens_batch.models.licences import (
     Ask,
     LicenceRecord,
@@ -41,15 +41,16 @@ def resolve(
 
     Raises:
         SpecError: When a task is not there, or the terms of its weights were not accepted.
-        WeightsError: When a checkpoint cannot be found or read, or its id names weights that were
-            not released or are for other tasks.
+        WeightsError: When a checkpoint cannot be found or read, or its id names weights that are
+            for other tasks.
     """
     checkpoints: dict[TaskName, Checkpoint] = {}
     for name, spec in tasks.items():
         task, terms = task_type(name), licence_of_id(spec.checkpoint)
         check_serves(spec.checkpoint, name)
         if terms is not None:
-            accepted_by(terms, spec.checkpoint, accepted, ask=ask)
+            hint = unknown_release(spec.checkpoint)
+            accepted_by(terms, spec.checkpoint, accepted, ask=ask, hint=hint)
         checkpoint = resolve_checkpoint(spec.checkpoint, spec.revision, head=task.head)
         record = require_acceptance({spec.checkpoint: checkpoint}, accepted, ask=ask)[
             spec.checkpoint

@@ -136,30 +136,39 @@ def releases() -> Iterator[Release]:
 
 
 def released(checkpoint: str) -> Release | None:
-    """The release that a hub id names, None for a folder here or an id not named like one.
-
-    Raises:
-        WeightsError: The id is named like a release, and there is none such; offers the nearest.
-    """
-    if not _NAMED_LIKE_A_RELEASE.fullmatch(checkpoint) or Path(checkpoint).exists():
-        return None
-    known = {release.id: release for release in releases()}
+    """The release that a hub id names; None for anything else."""
     forms = (checkpoint.removesuffix(ending) for ending in ("", *_OTHER_FORMS))
-    found = next((known[form] for form in forms if form in known), None)
-    if found is None:
-        near = difflib.get_close_matches(checkpoint, known, n=_SHOWN_RELEASES)
-        raise WeightsError(
-            f"checkpoint {checkpoint}: no such weights were released; the nearest are "
-            f"{', '.join(near)}; `sapiens-batch models list` shows all"
-        )
-    return found
+    known = {release.id: release for release in releases()}
+    return (
+        None
+        if Path(checkpoint).exists()
+        else next((known[one] for one in forms if one in known), None)
+    )
+
+
+def unknown_release(checkpoint: str) -> str:
+    """A hint for messages: the releases nearest to an id that is named like one; else empty.
+
+    The id may be newer than this table, so it is for the hub to say that there is no such thing.
+    """
+    if (
+        not _NAMED_LIKE_A_RELEASE.fullmatch(checkpoint)
+        or Path(checkpoint).exists()
+        or released(checkpoint)
+    ):
+        return ""
+    near = difflib.get_close_matches(checkpoint, [one.id for one in releases()], n=_SHOWN_RELEASES)
+    return (
+        f"; no such release is known to this version, the nearest are {', '.join(near)}; "
+        "`sapiens-batch models list` shows all"
+    )
 
 
 def check_serves(checkpoint: str, task: str) -> None:
     """Check that a hub id, by its name alone, can be what a task needs.
 
     Raises:
-        WeightsError: It names no release, or one for other tasks.
+        WeightsError: It names a release that is for other tasks.
     """
     release = released(checkpoint)
     if release is None or task in release.tasks:

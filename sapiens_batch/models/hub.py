@@ -34,6 +34,7 @@ from huggingface_hub.errors import (
 )
 
 from sapiens_batch.errors import WeightsError
+from sapiens_batch.models.catalog import unknown_release
 from sapiens_batch.models.tensor_files import ARCHIVE_SUFFIXES, SAFETENSORS_SUFFIX
 
 WEIGHTS_NAME = "model.safetensors"
@@ -126,7 +127,7 @@ def _download(repo: str, revision: str | None) -> CheckpointFiles:
     except RepositoryNotFoundError as error:
         raise WeightsError(
             f"checkpoint {repo} is neither a file here nor a hub repository that this account can "
-            "read: check the spelling, or log in with `hf auth login`"
+            f"read: check the spelling, or log in with `hf auth login`{unknown_release(repo)}"
         ) from error
     except (EntryNotFoundError, HFValidationError) as error:
         raise WeightsError(_unreachable(repo, revision, error)) from error
@@ -187,4 +188,5 @@ def _unreachable(repo: str, revision: str | None, error: Exception) -> str:
         f"checkpoint {repo}{at} is not in the local hub cache and the hub could not give it "
         f"({reason}): check the connection and HF_HUB_OFFLINE, download it once with "
         f"`hf download {repo}`, or give the path of a {SAFETENSORS_SUFFIX} file"
+        f"{unknown_release(repo)}"
     )

@@ -110,7 +110,12 @@ def licence_named(name: str) -> Licence | None:
 
 
 def accepted_by(
-    licence: Licence, checkpoint: str, accepted: Collection[str], *, ask: Ask = "job_file"
+    licence: Licence,
+    checkpoint: str,
+    accepted: Collection[str],
+    *,
+    ask: Ask = "job_file",
+    hint: str = "",
 ) -> str:
     """Where a licence was accepted: the job's field, or the environment variable.
 
@@ -119,6 +124,7 @@ def accepted_by(
         checkpoint: The weights that come with them, for the message.
         accepted: Keys of the licences that were accepted.
         ask: Where the caller lets a person accept, for the message.
+        hint: What else to say of the checkpoint.
 
     Raises:
         SpecError: It was accepted nowhere; shows the terms and how to accept them.
@@ -133,5 +139,5 @@ def accepted_by(
     raise SpecError(
         f"{checkpoint} comes under the {licence.name} ({licence.url}):\n{licence.terms}\n"
         f"Read it. To accept it {_WAYS[ask].format(licence.key)} or set "
-        f"{ACCEPT_VARIABLE}={licence.key}{note}"
+        f"{ACCEPT_VARIABLE}={licence.key}{note}{hint}"
     )

@@ -52,11 +52,11 @@ def test_a_check_of_released_weights_shows_their_terms_first(
     assert "job file" not in str(done.exception)
 
 
-def test_a_check_of_weights_that_were_never_released_says_so_before_the_terms() -> None:
+def test_a_check_of_a_release_that_is_not_known_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SAPIENS_BATCH_ACCEPT_LICENCES", raising=False)
     done = RUN.invoke(app, ["models", "check", "facebook/sapiens2-pose-9b"])
-    assert isinstance(done.exception, WeightsError)
-    assert "no such weights were released" in str(done.exception)
-    assert "Forbidden" not in str(done.exception)
+    assert isinstance(done.exception, SpecError)
+    assert "no such release is known to this version" in str(done.exception)
 
 
 def test_a_check_of_a_damaged_file_fails(tmp_path: Path) -> None:

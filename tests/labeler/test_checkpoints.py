@@ -63,7 +63,14 @@ def test_records_name_terms_and_where_they_were_accepted(
     assert records["pose"].url.startswith("https://")
 
 
-def test_an_id_that_cannot_serve_is_refused_before_terms_and_download() -> None:
-    for name, message in (("pose-9b", "no such weights"), ("seg-0.4b", "serves seg")):
-        with pytest.raises(WeightsError, match=message):
-            resolve({"pose": TaskSpec(checkpoint=f"facebook/sapiens2-{name}")})
+def test_a_release_for_another_task_is_refused_before_terms_and_download() -> None:
+    with pytest.raises(WeightsError, match="serves seg"):
+        resolve({"pose": TaskSpec(checkpoint="facebook/sapiens2-seg-0.4b")})
+
+
+def test_a_release_that_is_not_known_is_said_to_be_so_with_the_terms(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.delenv(ACCEPT_VARIABLE, raising=False)
+    with pytest.raises(SpecError, match=r"no such release is known.*sapiens2-pose-5b"):
+        resolve({"pose": TaskSpec(checkpoint="facebook/sapiens2-pose-9b")})

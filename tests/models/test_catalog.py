@@ -16,6 +16,7 @@ from sapiens_batch.models.catalog import (
     head_parameters,
     released,
     releases,
+    unknown_release,
 )
 from sapiens_batch.models.configs import SAPIENS2_ENCODERS, HeadKind, released_head
 from sapiens_batch.models.configs_v1 import SAPIENS1_ENCODERS, released_v1_head
@@ -104,14 +105,17 @@ def test_terms_are_accepted_by_the_job_or_the_environment(monkeypatch: pytest.Mo
     assert accepted_by(CC_BY_NC_4, "x", []) == ACCEPT_VARIABLE
 
 
-def test_an_id_that_was_never_released_is_refused_with_the_nearest() -> None:
-    with pytest.raises(WeightsError, match=r"no such weights were released.*sapiens2-pose-5b"):
-        released("facebook/sapiens2-pose-9b")
-    with pytest.raises(WeightsError, match=r"sapiens2-seg-0\.4b.*models list"):
-        released("facebook/sapiens2-sag-0.4b")
+def test_an_id_that_is_not_known_is_told_with_the_nearest() -> None:
+    assert "sapiens2-pose-5b" in unknown_release("facebook/sapiens2-pose-9b")
+    assert "sapiens2-seg-0.4b" in unknown_release("facebook/sapiens2-sag-0.4b")
+    assert released("facebook/sapiens2-pose-9b") is None
+
+
+def test_other_forms_of_a_release_are_the_release() -> None:
     found = released("facebook/sapiens-seg-1b-torchscript")
     assert found is not None
     assert found.id == "facebook/sapiens-seg-1b"
+    assert unknown_release("facebook/sapiens-seg-1b-torchscript") == ""
 
 
 @pytest.mark.parametrize(
@@ -120,7 +124,7 @@ def test_an_id_that_was_never_released_is_refused_with_the_nearest() -> None:
      "./pose.safetensors", "demo"],
 )  # fmt: skip
 def test_ids_that_are_not_named_like_a_release_are_left_to_the_hub(name: str) -> None:
-    assert released(name) is None
+    assert (released(name), unknown_release(name)) == (None, "")
 
 
 def test_a_folder_may_be_named_like_anything(
@@ -128,7 +132,7 @@ def test_a_folder_may_be_named_like_anything(
 ) -> None:
     (tmp_path / "facebook" / "sapiens2-pose-9b").mkdir(parents=True)
     monkeypatch.chdir(tmp_path)
-    assert released("facebook/sapiens2-pose-9b") is None
+    assert unknown_release("facebook/sapiens2-pose-9b") == ""
 
 
 def test_a_release_serves_its_own_tasks_only() -> None:
