@@ -11,8 +11,7 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from sapiens_batch.errors import SpecError
-from sapiens_batch.job.faults import describe_faults
+from sapiens_batch.job.faults import refusal
 from sapiens_batch.job.section import Section
 from sapiens_batch.job.yaml_file import read_yaml
 
@@ -72,9 +71,7 @@ def parse_recipe(values: Any, origin: str = "recipe") -> Recipe:
     try:
         return Recipe.model_validate(values)
     except ValidationError as error:
-        faults = describe_faults(error, Recipe)
-        listed = "\n".join(f"  {fault}" for fault in faults)
-        raise SpecError(f"{origin} has {len(faults)} fault(s):\n{listed}") from error
+        raise refusal(error, Recipe, origin) from error
 
 
 def load_recipe(path: Path) -> Recipe:

@@ -41,8 +41,8 @@ class ClipRetrievalExporter(Exporter[ClipRetrievalOptions]):
         self, labels: LabelSet, options: ClipRetrievalOptions, origin: Mapping[str, Any]
     ) -> None:
         super().__init__(labels, options, origin)
-        # clip-retrieval pairs files by name and sorts names: all must have the same length
         self._of_persons = labels.schemas["embedding"].level is Level.PERSON
+        # clip-retrieval pairs files by name and sorts names: all must have the same length
         self._digits = max(4, len(str(max(0, len(labels.commits) - 1))))
 
     def shard(self, shard: ShardToExport) -> Iterator[Made]:

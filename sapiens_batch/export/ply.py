@@ -15,8 +15,8 @@ from pydantic import Field
 
 from sapiens_batch.export.base import Exporter, ExportOptions, Labeled, Made, ShardToExport
 from sapiens_batch.export.maps import class_mask, is_foreground
-from sapiens_batch.labelset.sample import Row
-from sapiens_batch.records import Affine, Array, Level
+from sapiens_batch.labelset.sample import Row, frame_affine
+from sapiens_batch.records import Array, Level
 
 GREY = (180, 180, 180)
 """Colour of points where no photo is taken along."""
@@ -45,14 +45,30 @@ class PlyExporter(Exporter[PlyOptions]):
         of_persons = self.schemas["pointmap"].level is Level.PERSON
         for sample in shard.samples:
             name = f"points/{shard.number:06d}/{sample.name}"
-            for owner in sample.labels.persons if of_persons else (sample.labels.row,):
+            owners = sample.labels.persons if of_persons else (sample.labels.row,)
+            labeled = [owner for owner in owners if owner["pointmap_row"] is not None]
+            whole = self._source_maps(sample) if labeled else (None, None)
+            for owner in labeled:
                 person = owner.get("person")
-                cloud = self._cloud(sample, owner, person)
+                cloud = self._cloud(sample, owner, person, *whole)
                 if cloud is not None and len(cloud):
                     key = f"{name}.ply" if person is None else f"{name}.{person}.ply"
                     yield Made(key, _encode(cloud, self.origin["warning"]), len(cloud))
 
-    def _cloud(self, sample: Labeled, owner: Row, person: int | None) -> Array | None:
+    def _source_maps(self, sample: Labeled) -> tuple[Array | None, Array | None]:
+        """(height, width) bool foreground and (height, width, 3) pixels, where they count."""
+        mask = class_mask(sample.labels) if self.options.region == "foreground" else None
+        inside = None if mask is None else is_foreground(mask, self.schemas["seg"])
+        return inside, None if sample.picture is None else sample.picture.pixels()
+
+    def _cloud(
+        self,
+        sample: Labeled,
+        owner: Row,
+        person: int | None,
+        inside: Array | None,
+        pixels: Array | None,
+    ) -> Array | None:
         """(n,) structured x, y, z, red, green, blue."""
         points = sample.labels.array("pointmap", person)
         if points is None:
@@ -61,12 +77,11 @@ class PlyExporter(Exporter[PlyOptions]):
         points = points[:, ::stride, ::stride].astype(np.float32)
         rows, columns = self._source_pixels(sample.size, owner, points.shape[-2:])
         keep = np.isfinite(points).all(axis=0)
-        mask = class_mask(sample.labels) if self.options.region == "foreground" else None
-        if mask is not None:
-            keep &= is_foreground(mask, self.schemas["seg"])[rows[:, None], columns[None, :]]
+        if inside is not None:
+            keep &= inside[rows[:, None], columns[None, :]]
         colours = np.full((*keep.shape, 3), GREY, np.uint8)
-        if sample.picture is not None:
-            colours = sample.picture.pixels()[rows[:, None], columns[None, :]]
+        if pixels is not None:
+            colours = pixels[rows[:, None], columns[None, :]]
         cloud = np.empty(int(keep.sum()), _VERTEX)
         for axis, name in enumerate("xyz"):
             cloud[name] = points[axis][keep]
@@ -78,7 +93,7 @@ class PlyExporter(Exporter[PlyOptions]):
         self, size: tuple[int, int], owner: Row, shape: tuple[int, ...]
     ) -> tuple[Array, Array]:
         """Rows and columns of the source that the frame's rows and columns lie on."""
-        affine = Affine(*(float(value) for value in owner["pointmap_affine"]))
+        affine = frame_affine(owner, "pointmap")
         height, width = size
         frame_rows, frame_columns = (np.arange(count) * self.options.stride for count in shape)
         rows = np.rint(affine.scale_y * frame_rows + affine.offset_y).astype(int)

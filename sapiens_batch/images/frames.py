@@ -10,9 +10,14 @@ from typing import Literal, NamedTuple
 
 import numpy as np
 
-from sapiens_batch.records import Affine, Array
+from sapiens_batch.records import Affine, Array, ArrayField
 
 Interpolation = Literal["nearest", "bilinear"]
+
+
+def interpolation_of(field: ArrayField) -> Interpolation:
+    """How the values of an array may be resampled: classes cannot be mixed."""
+    return "nearest" if field.codec == "zstd" else "bilinear"
 
 
 class Placed(NamedTuple):

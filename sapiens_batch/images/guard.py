@@ -11,12 +11,7 @@ decoder is tried once more in a fresh one, because a process can also be ended f
 from __future__ import annotations
 
 import atexit
-import contextlib
-import os
 import shlex
-import signal
-import subprocess
-import sys
 import threading
 from collections.abc import Sequence
 from dataclasses import replace
@@ -25,11 +20,12 @@ from sapiens_batch.errors import SampleError
 from sapiens_batch.images.decoded import DecodedImage, DecodeOptions
 from sapiens_batch.images.exchange import MemoryFile, receive, send
 from sapiens_batch.images.messages import READY, Decoded, Request, Setup
+from sapiens_batch.images.processes import end_process, ending, module_command, start_process
 from sapiens_batch.images.reduction import NEVER
 
 DEFAULT_TIMEOUT_S = 60.0
 
-_COMMAND = (sys.executable, "-m", "sapiens_batch.images.decode_process")
+_COMMAND = module_command("sapiens_batch.images.decode_process")
 _START_TIMEOUT_S = 120.0
 _ATTEMPTS = 2
 # A decoder keeps the memory of the largest image so far; after a huge one it is ended instead.
@@ -120,14 +116,8 @@ class _Child:
         self._timeout_s = setup.timeout_s
         self._command = shlex.join(command)
         self._memory = MemoryFile()
-        self._process = subprocess.Popen(
-            [*command, str(self._memory.descriptor)],
-            stdin=subprocess.PIPE,
-            stdout=subprocess.PIPE,
-            pass_fds=[self._memory.descriptor],
-            # Workers may find the package by paths that were added while they ran.
-            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
-        )
+        descriptor = self._memory.descriptor
+        self._process = start_process([*command, str(descriptor)], pass_fds=[descriptor])
         assert self._process.stdin is not None and self._process.stdout is not None
         self._requests = self._process.stdin.fileno()
         self._answers = self._process.stdout.fileno()
@@ -160,16 +150,10 @@ class _Child:
 
     def ending(self) -> str:
         """How the process ended, in words."""
-        code = self._process.wait()
-        return f"exit status {code}" if code >= 0 else signal.Signals(-code).name
+        return ending(self._process)
 
     def close(self) -> None:
-        self._process.kill()
-        self._process.wait()
-        for pipe in (self._process.stdin, self._process.stdout):
-            if pipe is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.close()
+        end_process(self._process)
         self._memory.close()
 
 

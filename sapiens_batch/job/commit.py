@@ -11,7 +11,7 @@ from __future__ import annotations
 import uuid
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Annotated, NamedTuple, Self
+from typing import Annotated, NamedTuple, Protocol, Self
 
 from pydantic import Field, model_validator
 
@@ -257,11 +257,16 @@ def total_counts(receipts: Iterable[Receipt]) -> Counts:
     return sum((receipt.counts for receipt in receipts), Counts())
 
 
-def total_reasons(receipts: Iterable[Receipt]) -> dict[str, int]:
-    """Quarantined samples by reason over receipts, reasons sorted."""
+class _WithReasons(Protocol):
+    @property
+    def reasons(self) -> Mapping[str, int]: ...
+
+
+def total_reasons(counted: Iterable[_WithReasons]) -> dict[str, int]:
+    """Quarantined samples by reason over receipts, commits or their summaries, reasons sorted."""
     total: Counter[str] = Counter()
-    for receipt in receipts:
-        total.update(receipt.reasons)
+    for one in counted:
+        total.update(one.reasons)
     return dict(sorted(total.items()))
 
 

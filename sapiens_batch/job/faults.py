@@ -13,6 +13,8 @@ from typing import Any, Final, get_args
 
 from pydantic import BaseModel, ValidationError
 
+from sapiens_batch.errors import SpecError
+
 _SHOWN_CHARACTERS: Final = 200
 _VALUE_ERROR: Final = "Value error, "
 _SECRET: Final = frozenset({"storage_options", "catalog_options"})
@@ -32,6 +34,19 @@ def describe_faults(error: ValidationError, model: type[BaseModel]) -> list[str]
     for item in error.errors():
         faults.setdefault(_place(item["loc"]), []).extend(_fault(dict(item), model))
     return [line for lines in faults.values() for line in dict.fromkeys(lines)]
+
+
+def refusal(error: ValidationError, model: type[BaseModel], origin: str) -> SpecError:
+    """The error that lists every fault of a document.
+
+    Args:
+        error: What validation raised.
+        model: What the document was to be.
+        origin: What the document is called.
+    """
+    faults = describe_faults(error, model)
+    listed = "\n".join(f"  {fault}" for fault in faults)
+    return SpecError(f"{origin} has {len(faults)} fault(s):\n{listed}")
 
 
 def did_you_mean(name: str, known: Iterable[str]) -> str:

@@ -14,7 +14,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from sapiens_batch.errors import SpecError
-from sapiens_batch.job.faults import describe_faults
+from sapiens_batch.job.faults import refusal
 from sapiens_batch.job.spec import JobSpec
 from sapiens_batch.job.yaml_file import parse_assigned, read_yaml
 
@@ -56,9 +56,7 @@ def parse_spec(values: Mapping[str, Any], origin: str = "job spec") -> JobSpec:
     try:
         return JobSpec.model_validate(values)
     except ValidationError as error:
-        faults = describe_faults(error, JobSpec)
-        listed = "\n".join(f"  {fault}" for fault in faults)
-        raise SpecError(f"{origin} has {len(faults)} fault(s):\n{listed}") from error
+        raise refusal(error, JobSpec, origin) from error
 
 
 def _override(values: dict[str, Any], assignment: str) -> None:

@@ -94,7 +94,7 @@ class ImageLabels:
             labels.array[row][..., : frame.height, : frame.width],
             frame.to_source,
             self.size,
-            interpolation="nearest" if schema.array.codec == "zstd" else "bilinear",
+            interpolation=frames.interpolation_of(schema.array),
             fill_value=schema.array.fill_value,
         )
         return frames.renormalize(mapped, 0) if task == "normal" else mapped

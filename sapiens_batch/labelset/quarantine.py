@@ -6,13 +6,13 @@ Labeling samples again is left to the pipeline.
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass
 
 import pyarrow.dataset as ds
 
 from sapiens_batch.errors import InputError
+from sapiens_batch.job.commit import total_reasons
 from sapiens_batch.job.manifest import Manifest
 from sapiens_batch.job.snapshot import CommitSummary
 from sapiens_batch.records import Level, Status
@@ -91,12 +91,10 @@ def check_asked(
         InputError: No sample has any of the reasons and keys; says which reasons there are.
         ProtocolError, StorageError: As for `quarantined`.
     """
-    counts: Counter[str] = Counter()
-    for shard in manifest.summaries():
-        counts.update(shard.reasons)
+    counts = total_reasons(manifest.summaries())
     if not counts:
         return
-    there_are = ", ".join(f"{name} {number}" for name, number in sorted(counts.items()))
+    there_are = ", ".join(f"{name} {number}" for name, number in counts.items())
     asked = " or ".join(map(repr, reasons or ()))
     if not any(matches(name, reasons) for name in counts):
         raise InputError(f"no quarantined sample has reason {asked}; there are {there_are}")

@@ -23,6 +23,11 @@ from sapiens_batch.sinks.parquet import column_values
 Row = Mapping[str, Any]
 
 
+def frame_affine(row: Row, task: str) -> Affine:
+    """From frame pixels to source pixels, as a table row of a labeled image or person says."""
+    return Affine(*(float(value) for value in row[f"{task}_affine"]))
+
+
 @dataclass(frozen=True, slots=True)
 class SampleLabels:
     """One sample.
@@ -122,9 +127,9 @@ class SampleLabels:
             values = np.take(values, channel, others.index("channel"))
         placed = frames.place(
             values if channel is None else values.astype(np.float32),
-            Affine(*(float(value) for value in self._owner(task, person)[f"{task}_affine"])),
+            frame_affine(self._owner(task, person), task),
             (self.row["height"], self.row["width"]),
-            interpolation="nearest" if field.codec == "zstd" else "bilinear",
+            interpolation=frames.interpolation_of(field),
         )
         if task == "normal":
             unit = frames.renormalize(placed.values, others.index("channel"))

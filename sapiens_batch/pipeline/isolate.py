@@ -17,10 +17,10 @@ from dataclasses import replace
 from typing import Any
 
 from sapiens_batch.images.exchange import receive, send
+from sapiens_batch.images.processes import end_process, ending, module_command, start_process
 from sapiens_batch.pipeline.cells import ChunkHeader, LabeledChunk, PreparedSample, SuspectChunk
 from sapiens_batch.pipeline.isolated_process import READY, Setup
 from sapiens_batch.pipeline.join import join_chunks
-from sapiens_batch.pipeline.processes import end_process, ending, start_process
 from sapiens_batch.records import Chunk, Problem, Sample, Status
 
 CRASH = "crash"
@@ -110,7 +110,9 @@ class _Worker:
             end_process(process)
 
     def _start(self) -> subprocess.Popen[bytes]:
-        self._process = process = start_process("sapiens_batch.pipeline.isolated_process")
+        self._process = process = start_process(
+            module_command("sapiens_batch.pipeline.isolated_process")
+        )
         try:
             answer = _ask(process, self._setup, LOAD_TIMEOUT_S)
         except (EOFError, BrokenPipeError) as error:

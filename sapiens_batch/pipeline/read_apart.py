@@ -17,9 +17,9 @@ from collections.abc import Iterator
 
 from sapiens_batch.errors import InputError
 from sapiens_batch.images.exchange import receive, send
+from sapiens_batch.images.processes import end_process, ending, module_command, start_process
 from sapiens_batch.job.manifest import ShardTodo
 from sapiens_batch.pipeline.cells import Outcome, ReadChunk, failure_of
-from sapiens_batch.pipeline.processes import end_process, ending, start_process
 from sapiens_batch.pipeline.read import ShardReader
 
 _END = "end"
@@ -47,7 +47,7 @@ def read_apart(
         The chunks that `ShardReader.read` yields; in the end an `Outcome` with the failure where
         it raised, or the process died or hung.
     """
-    process = start_process("sapiens_batch.pipeline.read_apart")
+    process = start_process(module_command("sapiens_batch.pipeline.read_apart"))
     last = None
     try:
         assert process.stdin is not None and process.stdout is not None

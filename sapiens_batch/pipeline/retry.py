@@ -41,8 +41,9 @@ def retry_job(
         SapiensBatchError: The job could not be opened; see `start`.
     """
     context, manifest = open_job(resolve(spec))
-    check_asked(manifest, reasons=reasons, keys=sample_keys)
     number = order_retry(manifest, reasons=reasons, sample_keys=sample_keys)
+    if not number:
+        check_asked(manifest, reasons=reasons, keys=sample_keys)
     reporter.message(f"{number} samples are to be labeled again")
     return carry_out(context, manifest, reporter, load=load)
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from itertools import islice
 
 from sapiens_batch.errors import SapiensBatchError, StorageError
+from sapiens_batch.job.commit import total_reasons
 from sapiens_batch.job.manifest import Manifest, ShardTodo
 from sapiens_batch.job.receipt import Counts
 from sapiens_batch.job.snapshot import CommitSummary, write_snapshot
@@ -29,7 +30,6 @@ from sapiens_batch.pipeline.progress import Progress, Reporter
 from sapiens_batch.pipeline.session import StopRequested, ray_session, stop_signals
 from sapiens_batch.pipeline.sizing import decide
 from sapiens_batch.pipeline.start import open_job, resolve
-from sapiens_batch.pipeline.status import count_reasons
 from sapiens_batch.pipeline.view_labeler import LoadLabeler, load_labeler
 from sapiens_batch.records import Problem
 
@@ -293,7 +293,7 @@ class _Run:
             committed_shards=len(shards),
             waiting_shards=waiting,
             counts=counts,
-            reasons=count_reasons(shards),
+            reasons=total_reasons(shards),
             problems=tuple(islice(problems, SHOWN_PROBLEMS)),
             num_problems=sum(len(shard.problems) for shard in shards),
             new_samples=self._progress.new_samples,

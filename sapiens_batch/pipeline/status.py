@@ -5,15 +5,13 @@ Reads commits and the keys of receipts; starts nothing, writes nothing, imports 
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
 
+from sapiens_batch.job.commit import total_reasons
 from sapiens_batch.job.manifest import Manifest
 from sapiens_batch.job.receipt import Counts
-from sapiens_batch.job.snapshot import CommitSummary
 from sapiens_batch.pipeline.start import ResolvedJob, look_at
 from sapiens_batch.records import LabelSchema, Problem
 
@@ -61,19 +59,11 @@ def job_status(manifest: Manifest) -> JobStatus:
         open_shards=len(todo),
         open_chunks=sum(len(item.done_chunks) for item in todo),
         counts=sum((shard.counts for shard in shards), Counts()),
-        reasons=count_reasons(shards),
+        reasons=total_reasons(shards),
         problems=tuple(
             (shard.shard_key, problem) for shard in shards for problem in shard.problems
         ),
     )
-
-
-def count_reasons(shards: Iterable[CommitSummary]) -> dict[str, int]:
-    """Quarantined samples of some shards by reason, reasons sorted."""
-    reasons: Counter[str] = Counter()
-    for shard in shards:
-        reasons.update(shard.reasons)
-    return dict(sorted(reasons.items()))
 
 
 @dataclass(frozen=True, slots=True)

@@ -14,8 +14,10 @@ from typing import Final, Literal
 import numpy as np
 
 from sapiens_batch.images import frames
+from sapiens_batch.images.geometry import stretch_map
 from sapiens_batch.labelset import SampleLabels
-from sapiens_batch.records import NO_CLASS, Affine, Array, Level
+from sapiens_batch.labelset.sample import frame_affine
+from sapiens_batch.records import NO_CLASS, Array, Level
 
 # Two boxes that overlap less are two persons.
 _MIN_BOX_IOU: Final = 0.5
@@ -90,9 +92,10 @@ def paired_maps(first: SampleLabels, second: SampleLabels, task: str) -> tuple[A
     if mine is None or other is None or 0 in mine.shape or 0 in other.shape:
         return None
     if of_persons:
-        to_first = _between_sizes(second, first)
+        # the same picture, which the jobs may have seen at different sizes
+        to_first = stretch_map(*((one.row["height"], one.row["width"]) for one in (first, second)))
     else:
-        to_first = _affine(second, task).then(_affine(first, task).inverse())
+        to_first = frame_affine(second.row, task).then(frame_affine(first.row, task).inverse())
     field = second.arrays[task].field
     size = (mine.shape[-2], mine.shape[-1])
     if other.shape[-2:] != size or not np.allclose(to_first.as_row(), (1, 1, 0, 0), atol=1e-6):
@@ -100,7 +103,7 @@ def paired_maps(first: SampleLabels, second: SampleLabels, task: str) -> tuple[A
             other,
             to_first,
             size,
-            interpolation="nearest" if field.codec == "zstd" else "bilinear",
+            interpolation=frames.interpolation_of(field),
             fill_value=field.fill_value,
         )
     return mine, other
@@ -204,13 +207,3 @@ def _depths(first: Array, second: Array) -> dict[str, float]:
 _DENSE: Final[Mapping[str, Callable[[Array, Array], dict[str, float]]]] = MappingProxyType(
     {"seg": _masks, "normal": _normals, "pointmap": _depths}
 )
-
-
-def _between_sizes(sample: SampleLabels, other: SampleLabels) -> Affine:
-    """From source pixels of a sample to those of the same picture at another size."""
-    scale_y, scale_x = (other.row[side] / sample.row[side] for side in ("height", "width"))
-    return Affine(scale_x, scale_y, (scale_x - 1) / 2, (scale_y - 1) / 2)
-
-
-def _affine(sample: SampleLabels, task: str) -> Affine:
-    return Affine(*(float(value) for value in sample.row[f"{task}_affine"]))

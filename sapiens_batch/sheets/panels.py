@@ -14,9 +14,10 @@ import cv2
 import numpy as np
 
 from sapiens_batch.images import frames
+from sapiens_batch.images.geometry import stretch_map
 from sapiens_batch.labelset import SampleLabels
 from sapiens_batch.labelset.overlay import lay_over
-from sapiens_batch.labelset.sample import Row
+from sapiens_batch.labelset.sample import Row, frame_affine
 from sapiens_batch.records import NO_CLASS, Affine, Array, Level
 from sapiens_batch.sheets import maps
 from sapiens_batch.sheets.groups import GroupName, keypoint_groups
@@ -233,19 +234,17 @@ class _Drawing:
         owner = self._sample.row
         if person is not None:
             owner = next(one for one in self._sample.persons if one["person"] == person)
-        to_source = Affine(*(float(value) for value in owner[f"{task}_affine"]))
         axes = (field.dimension_names.index("y"), field.dimension_names.index("x"))
         return frames.to_source(
             np.moveaxis(values, axes, (-2, -1)),
-            to_source.then(self._to_panel()),
+            frame_affine(owner, task).then(self._to_panel()),
             self._size,
-            interpolation="nearest" if field.codec == "zstd" else "bilinear",
+            interpolation=frames.interpolation_of(field),
             fill_value=field.fill_value,
         )
 
     def _to_panel(self) -> Affine:
-        scale_y, scale_x = (a / b for a, b in zip(self._size, self._source_size, strict=True))
-        return Affine(scale_x, scale_y, (scale_x - 1) / 2, (scale_y - 1) / 2)
+        return stretch_map(self._size, self._source_size)
 
 
 def _num_shown(person: DrawnPerson, min_score: float) -> int:

@@ -10,11 +10,11 @@ from pathlib import Path
 import pytest
 
 from sapiens_batch.images.exchange import send
+from sapiens_batch.images.processes import end_process, module_command, start_process
 from sapiens_batch.job.manifest import ShardTodo
 from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.pipeline.attempts import AttemptLedger
 from sapiens_batch.pipeline.cells import Outcome, ReadChunk, unpack
-from sapiens_batch.pipeline.processes import end_process, start_process
 from sapiens_batch.pipeline.read import ShardReader
 from sapiens_batch.pipeline.read_apart import read_apart
 from sapiens_batch.pipeline.source import read_shard
@@ -154,7 +154,7 @@ def test_the_process_ends_with_its_worker_whatever_it_hangs_on(tmp_path: Path) -
     os.mkfifo(tmp_path / "000.tar")
     reader = ShardReader(SourceSpec(format="webdataset", uri=f"{tmp_path}/000.tar"), 2)
     todo = the_todo(reader)
-    process = start_process("sapiens_batch.pipeline.read_apart")
+    process = start_process(module_command("sapiens_batch.pipeline.read_apart"))
     assert process.stdin is not None
     try:
         send(process.stdin.fileno(), (reader, todo))

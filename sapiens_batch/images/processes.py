@@ -1,7 +1,7 @@
 """Processes of our own that may die of what they work on, seen to their end.
 
-They are started as `python -m` and spoken to over standard input and output; what is said is left
-to `isolate` and `read_apart`.
+They are spoken to over standard input and output; what is said is left to `guard`, and to the
+pipeline's `isolate` and `read_apart`.
 """
 
 from __future__ import annotations
@@ -11,14 +11,26 @@ import os
 import signal
 import subprocess
 import sys
+from collections.abc import Sequence
 
 
-def start_process(module: str) -> subprocess.Popen[bytes]:
-    """Run a module of this package in a process with pipes to its input and from its output."""
+def module_command(module: str) -> tuple[str, ...]:
+    """The command that runs a module of this package."""
+    return (sys.executable, "-m", module)
+
+
+def start_process(command: Sequence[str], pass_fds: Sequence[int] = ()) -> subprocess.Popen[bytes]:
+    """Start a process with pipes to its input and from its output.
+
+    Args:
+        command: Its command line.
+        pass_fds: Descriptors of ours that it keeps.
+    """
     return subprocess.Popen(
-        [sys.executable, "-m", module],
+        command,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
+        pass_fds=pass_fds,
         # workers may find the package by paths that were added while they ran
         env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
     )
