@@ -19,10 +19,10 @@ import numpy as np
 import torch
 from PIL import Image
 
-from sapiens_batch.job.spec import DecodeSpec
-from sapiens_batch.pipeline.prepare import ChunkPreparer
 from sapiens_batch.records import Array, Chunk, Sample, Status, ViewKind, ViewSpec
 from sapiens_batch.samples.build import PHOTOS
+from sapiens_batch.spec.job import DecodeSpec
+from sapiens_batch.stages.prepare import ChunkPreparer
 
 STRETCH = ViewSpec(ViewKind.STRETCH, 1024, 768)
 LARGE_PIXELS = 12_000_000

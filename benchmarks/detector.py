@@ -16,10 +16,10 @@ from pathlib import Path
 import numpy as np
 
 from sapiens_batch.images.decode import decode
-from sapiens_batch.job.spec import PersonsSpec
 from sapiens_batch.persons import make_person_finder
 from sapiens_batch.persons.base import Persons
 from sapiens_batch.records import Array, Sample
+from sapiens_batch.spec.job import PersonsSpec
 
 MATCH_IOU = 0.5
 LARGE_FRACTION = 0.25

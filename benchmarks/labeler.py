@@ -26,12 +26,12 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
 from sapiens_batch.images.geometry import crop_map, frame_for, letterbox, stretch_map
-from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.labeler import Labeler, describe
 from sapiens_batch.labeler.forward import PixelNormaliser
 from sapiens_batch.models.encoder import Encoding
 from sapiens_batch.models.heads import HeadOutput
 from sapiens_batch.records import Array, Region, ViewBatch, ViewKind, ViewSpec
+from sapiens_batch.spec.task import TaskSpec
 from sapiens_batch.tasks.base import Outputs, Task
 
 SIZE = (512, 384)

@@ -23,14 +23,15 @@ from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from pathlib import Path
 
-from sapiens_batch.job.commit import Commit
-from sapiens_batch.job.manifest import JobDocument, Manifest
-from sapiens_batch.job.plan import write_plan
-from sapiens_batch.job.receipt import Counts, StoredObject
-from sapiens_batch.job.snapshot import write_snapshot
 from sapiens_batch.labelset import LabelSet
+from sapiens_batch.protocol import keys
+from sapiens_batch.protocol.commit import Commit
+from sapiens_batch.protocol.documents import Counts, StoredObject
+from sapiens_batch.protocol.manifest import JobDocument, Manifest
+from sapiens_batch.protocol.plan import write_plan
+from sapiens_batch.protocol.snapshot import write_snapshot
 from sapiens_batch.records import Shard
-from sapiens_batch.storage import Store, keys, open_store
+from sapiens_batch.storage import Store, open_store
 from sapiens_batch.storage.base import ObjectInfo
 from sapiens_batch.storage.memory import MemoryStore
 

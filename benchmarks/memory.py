@@ -15,11 +15,11 @@ from pathlib import Path
 import cv2
 import numpy as np
 
-from sapiens_batch.job.spec import PersonsSpec
 from sapiens_batch.persons import make_person_finder
-from sapiens_batch.pipeline.prepare import ChunkPreparer
 from sapiens_batch.records import Chunk, Sample, ViewKind, ViewSpec
 from sapiens_batch.samples.build import PHOTOS
+from sapiens_batch.spec.job import PersonsSpec
+from sapiens_batch.stages.prepare import ChunkPreparer
 
 SPECS = [ViewSpec(ViewKind.STRETCH, 256, 192), ViewSpec(ViewKind.CROP, 256, 192)]
 CHUNK_SAMPLES = 32

@@ -20,9 +20,9 @@ from pathlib import Path
 from rich.console import Console
 from rich.table import Table
 
-from sapiens_batch.pipeline.context import JobContext
-from sapiens_batch.pipeline.view_labeler import ViewLabeler
 from sapiens_batch.records import TaskLabels, TaskName, ViewBatch, ViewSpec
+from sapiens_batch.stages.context import JobContext
+from sapiens_batch.stages.view_labeler import ViewLabeler
 from tests.chaos.jobs import Place, make_job, run_here
 from tests.cluster import shared_cluster
 from tests.synthetic import Synthetic, write_corpus
@@ -41,7 +41,7 @@ class Timed(Synthetic):
     log: str = ""
 
     def __call__(self, context: JobContext, num_threads: int | None) -> ViewLabeler:
-        """See `pipeline.view_labeler.LoadLabeler`."""
+        """See `stages.view_labeler.LoadLabeler`."""
         return _TimedLabeler(super().__call__(context, num_threads), Path(self.log))
 
 

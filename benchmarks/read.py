@@ -35,9 +35,9 @@ from urllib.error import URLError
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.records import Sample
 from sapiens_batch.sources import make_source
+from sapiens_batch.spec.job import SourceSpec
 
 Reader = Callable[[], int]
 """Reads a corpus and returns how many image bytes came out."""

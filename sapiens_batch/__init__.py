@@ -1,7 +1,7 @@
 """Distributed batch labeling of people images with Meta's Sapiens models, on Ray.
 
 `labelset.open_labels` reads a labeled corpus back, `labeler.Labeler` tries a model without Ray, and
-`pipeline.run.run_job` runs a whole job. Nothing is imported here, so that reading labels stays
+`driver.run.run_job` runs a whole job. Nothing is imported here, so that reading labels stays
 light.
 """
 

@@ -25,15 +25,15 @@ from sapiens_batch.commands.jobs import JobAddress, JobArgument, Overrides
 from sapiens_batch.commands.preview import compare, preview, report
 from sapiens_batch.commands.verify import errors, gc, verify
 from sapiens_batch.errors import SapiensBatchError
-from sapiens_batch.job.spec_file import load_spec
+from sapiens_batch.spec.loading import load_spec
 
 if TYPE_CHECKING:
     from collections.abc import Callable, Mapping, Sequence
 
-    from sapiens_batch.job.receipt import Counts
-    from sapiens_batch.pipeline.progress import Reporter
-    from sapiens_batch.pipeline.run import JobSummary
-    from sapiens_batch.pipeline.status import JobPlan
+    from sapiens_batch.driver.progress import Reporter
+    from sapiens_batch.driver.run import JobSummary
+    from sapiens_batch.driver.status import JobPlan
+    from sapiens_batch.protocol.documents import Counts
     from sapiens_batch.records import Problem
 
 app = typer.Typer(
@@ -100,8 +100,8 @@ def run(
     as_json: AsJson = False,
 ) -> None:
     """Run a job, or resume it: the same command continues where it stopped."""
-    from sapiens_batch.pipeline.partition import WHOLE, Partition
-    from sapiens_batch.pipeline.run import run_job
+    from sapiens_batch.driver.partition import WHOLE, Partition
+    from sapiens_batch.driver.run import run_job
 
     partition = WHOLE if part is None else Partition.parse(part)
     work = partial(run_job, load_spec(spec, overrides or ()), partition=partition)
@@ -122,7 +122,7 @@ def retry(
     as_json: AsJson = False,
 ) -> None:
     """Label quarantined samples again, after what kept them from being labeled is mended."""
-    from sapiens_batch.pipeline.retry import retry_job
+    from sapiens_batch.driver.retry import retry_job
 
     wanted = [reason for part in reasons.split(",") if (reason := part.strip())]
     loaded = load_spec(spec, overrides or ())
@@ -147,8 +147,8 @@ def _finish(work: Callable[[Reporter], JobSummary], as_json: bool) -> NoReturn:
 @app.command()
 def plan(spec: SpecPath, overrides: Overrides = None, as_json: AsJson = False) -> None:
     """Check a job file, its weights and its input, and show what a run would do."""
-    from sapiens_batch.pipeline.start import resolve
-    from sapiens_batch.pipeline.status import job_plan
+    from sapiens_batch.driver.open_job import resolve
+    from sapiens_batch.driver.status import job_plan
 
     planned = job_plan(resolve(load_spec(spec, overrides or ())))
     if as_json:
@@ -189,7 +189,7 @@ def status(
     as_json: AsJson = False,
 ) -> None:
     """Show what a job has done so far."""
-    from sapiens_batch.pipeline.status import job_status
+    from sapiens_batch.driver.status import job_status
 
     found = job_status(JobAddress.parse(job, overrides).open())
     if as_json:
@@ -208,7 +208,7 @@ app.command()(export)
 
 
 def _reporter(as_json: bool) -> Reporter:
-    from sapiens_batch.pipeline.progress import JsonReporter, LogReporter, TerminalReporter
+    from sapiens_batch.driver.progress import JsonReporter, LogReporter, TerminalReporter
 
     if as_json:
         return JsonReporter()

@@ -23,6 +23,9 @@ TaskName = Literal[
 ]
 Array = npt.NDArray[Any]
 
+FORMAT_VERSION: Final = 1
+"""Version of what is on disk and of the label schemas; part of the spec digest."""
+
 NO_CLASS: Final = 255
 """Stands in class masks where there is no label; also the class that training ignored."""
 

@@ -14,12 +14,12 @@ from pathlib import Path
 from pydantic import BaseModel
 from spec_reference import spec_reference
 
-from sapiens_batch.job.commit import Commit
-from sapiens_batch.job.manifest import JobDocument
-from sapiens_batch.job.plan import PlanDocument
-from sapiens_batch.job.receipt import Receipt
-from sapiens_batch.job.relabel import RelabelOrder
-from sapiens_batch.job.spec import JobSpec
+from sapiens_batch.protocol.commit import Commit
+from sapiens_batch.protocol.manifest import JobDocument
+from sapiens_batch.protocol.orders import RelabelOrder
+from sapiens_batch.protocol.plan import PlanDocument
+from sapiens_batch.protocol.receipt import Receipt
+from sapiens_batch.spec.job import JobSpec
 
 REPO = Path(__file__).resolve().parent.parent
 

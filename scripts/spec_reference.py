@@ -1,6 +1,6 @@
 """The reference of all fields of a job file, as Markdown made from the pydantic models.
 
-What a field means is said in its `description` in `job.spec` and `job.task_spec`; this module only
+What a field means is said in its `description` in `spec.job` and `spec.task`; this module only
 lays it out. Writing and checking the page is left to `generate_schemas.py`.
 """
 
@@ -15,7 +15,7 @@ from typing import Annotated, Any, Literal, Union, get_args, get_origin
 from pydantic import BaseModel
 from pydantic.fields import FieldInfo
 
-from sapiens_batch.job.spec import JobSpec
+from sapiens_batch.spec.job import JobSpec
 
 _BOUNDS = (("ge", "≥"), ("gt", ">"), ("le", "≤"), ("lt", "<"))
 

@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-from sapiens_batch.pipeline.faults import FAULTS_VARIABLE, POINTS, Action, arm, has_fired
+from sapiens_batch.failpoints import FAULTS_VARIABLE, POINTS, Action, arm, has_fired
 
 NUM_CPUS = 4
 OBJECT_STORE_BYTES = 512 << 20

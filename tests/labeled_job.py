@@ -22,22 +22,10 @@ import cv2
 import numpy as np
 
 from sapiens_batch.images.geometry import frame_for
-from sapiens_batch.job import schema as schema_json
-from sapiens_batch.job.manifest import JobDocument, Manifest, ShardTodo
-from sapiens_batch.job.plan import write_plan
-from sapiens_batch.job.receipt import Receipt
-from sapiens_batch.job.spec import JobSpec
-from sapiens_batch.job.spec_file import parse_spec
-from sapiens_batch.pipeline.cells import (
-    ChunkHeader,
-    LabeledChunk,
-    PreparedPerson,
-    PreparedSample,
-    TaskRows,
-)
-from sapiens_batch.pipeline.context import JobContext
-from sapiens_batch.pipeline.seal import seal_shard
-from sapiens_batch.pipeline.write import ChunkWriter
+from sapiens_batch.protocol.manifest import JobDocument, Manifest, ShardTodo
+from sapiens_batch.protocol.plan import write_plan
+from sapiens_batch.protocol.receipt import Receipt
+from sapiens_batch.protocol.seal import seal_shard
 from sapiens_batch.records import (
     Affine,
     Array,
@@ -50,7 +38,19 @@ from sapiens_batch.records import (
     TaskLabels,
     TaskName,
 )
+from sapiens_batch.sinks import label_schema as schema_json
 from sapiens_batch.sources import make_source
+from sapiens_batch.spec.job import JobSpec
+from sapiens_batch.spec.loading import parse_spec
+from sapiens_batch.stages.context import JobContext
+from sapiens_batch.stages.flow import (
+    ChunkHeader,
+    LabeledChunk,
+    PreparedPerson,
+    PreparedSample,
+    TaskRows,
+)
+from sapiens_batch.stages.write import ChunkWriter
 from sapiens_batch.storage import open_store
 from tests import figures
 from tests.label_schemas import EMBEDDING_SIZE, label_schemas, vocabulary

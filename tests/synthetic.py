@@ -17,7 +17,6 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from sapiens_batch.pipeline.context import JobContext
 from sapiens_batch.records import (
     Affine,
     Array,
@@ -28,6 +27,7 @@ from sapiens_batch.records import (
     ViewBatch,
     ViewSpec,
 )
+from sapiens_batch.stages.context import JobContext
 
 Colour = tuple[int, int, int]
 

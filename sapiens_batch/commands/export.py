@@ -12,7 +12,7 @@ from rich.console import Console
 
 from sapiens_batch.commands.jobs import AsJson, JobAddress, JobArgument
 from sapiens_batch.errors import SpecError
-from sapiens_batch.job.yaml_file import parse_assigned
+from sapiens_batch.spec.yaml_file import parse_assigned
 
 if TYPE_CHECKING:
     from collections.abc import Sequence

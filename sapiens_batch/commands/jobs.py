@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from sapiens_batch.errors import SpecError
-from sapiens_batch.job.spec_file import load_spec
+from sapiens_batch.spec.loading import load_spec
 from sapiens_batch.storage import Store, open_store
 
 if TYPE_CHECKING:
-    from sapiens_batch.job.manifest import Manifest
+    from sapiens_batch.protocol.manifest import Manifest
 
 JobArgument = Annotated[
     str, typer.Argument(metavar="JOB", help="A job directory, or the job file that made it.")
@@ -70,7 +70,7 @@ class JobAddress:
         Raises:
             StorageError: There is no job, or it cannot be read.
         """
-        from sapiens_batch.job.manifest import Manifest
+        from sapiens_batch.protocol.manifest import Manifest
 
         return Manifest.open(open_store(self.uri, self.storage_options))
 

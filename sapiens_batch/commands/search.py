@@ -19,8 +19,8 @@ from sapiens_batch.storage import open_store
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sapiens_batch.job.manifest import Manifest
     from sapiens_batch.labelset import LabelSet
+    from sapiens_batch.protocol.manifest import Manifest
     from sapiens_batch.records import Array
     from sapiens_batch.search import SearchIndex, Segment
     from sapiens_batch.storage import Store

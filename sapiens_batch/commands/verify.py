@@ -18,8 +18,8 @@ from sapiens_batch.commands.jobs import AsJson, JobAddress, JobArgument, Overrid
 if TYPE_CHECKING:
     from collections.abc import Iterator
 
-    from sapiens_batch.job.manifest import Manifest
-    from sapiens_batch.job.relabel import RelabelOrder
+    from sapiens_batch.protocol.manifest import Manifest
+    from sapiens_batch.protocol.orders import RelabelOrder
     from sapiens_batch.records import Shard
     from sapiens_batch.verify import Finding, Garbage, Report
 
@@ -148,8 +148,8 @@ def errors(
 
 def _listed_input(manifest: Manifest, address: JobAddress) -> Iterator[Shard]:
     """The input of a job as it is now."""
-    from sapiens_batch.job.spec import SourceSpec
     from sapiens_batch.sources import make_source
+    from sapiens_batch.spec.job import SourceSpec
 
     options = {"storage_options": dict(address.source_options)}
     spec = SourceSpec.model_validate({**manifest.job.spec["source"], **options})

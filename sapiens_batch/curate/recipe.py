@@ -11,9 +11,9 @@ from typing import Annotated, Any
 
 from pydantic import Field, ValidationError
 
-from sapiens_batch.job.faults import refusal
-from sapiens_batch.job.section import Section
-from sapiens_batch.job.yaml_file import read_yaml
+from sapiens_batch.spec.mistakes import refusal
+from sapiens_batch.spec.section import Section
+from sapiens_batch.spec.yaml_file import read_yaml
 
 
 class NearDuplicates(Section):

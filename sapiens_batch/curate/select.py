@@ -23,10 +23,10 @@ from sapiens_batch.curate.recipe import Recipe
 from sapiens_batch.curate.selection import Selection
 from sapiens_batch.curate.tables import columns, connect
 from sapiens_batch.errors import InputError, SpecError
-from sapiens_batch.job.faults import did_you_mean
 from sapiens_batch.labelset import LabelSet
 from sapiens_batch.records import Array
 from sapiens_batch.search import SearchIndex, build_index
+from sapiens_batch.spec.mistakes import did_you_mean
 from sapiens_batch.storage import Store, open_store
 
 

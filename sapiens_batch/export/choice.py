@@ -16,11 +16,11 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.labelset import LabelSet
 from sapiens_batch.labelset.filters import Filter, as_expression
 from sapiens_batch.records import Array, Status
 from sapiens_batch.sources.selection import Selection, load_selection
+from sapiens_batch.spec.job import SourceSpec
 from sapiens_batch.storage import Store, open_store
 from sapiens_batch.storage.addresses import absolute_uri, parent_uri
 from sapiens_batch.storage.arrow import arrow_filesystem

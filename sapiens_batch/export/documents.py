@@ -12,7 +12,7 @@ from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
-from sapiens_batch.job.receipt import Count, Document, Hex32, Sha256, StoredObject, now
+from sapiens_batch.protocol.documents import Count, Document, Hex32, Sha256, StoredObject, now
 
 FORMAT_VERSION = 1
 

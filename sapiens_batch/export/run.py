@@ -21,12 +21,12 @@ from sapiens_batch.export.choice import Choice, SelectionFile
 from sapiens_batch.export.documents import ExportDone, ExportPlan, PlannedShard, ShardReceipt
 from sapiens_batch.export.provenance import provenance
 from sapiens_batch.export.samples import SampleReader
-from sapiens_batch.job.digest import differences
-from sapiens_batch.job.faults import did_you_mean
-from sapiens_batch.job.manifest import Manifest
-from sapiens_batch.job.receipt import StoredObject
 from sapiens_batch.labelset import LabelSet
+from sapiens_batch.protocol.documents import StoredObject
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.records import Shard
+from sapiens_batch.spec.digest import differences
+from sapiens_batch.spec.mistakes import did_you_mean
 from sapiens_batch.storage import Store, open_store
 from sapiens_batch.storage.addresses import absolute_uri
 

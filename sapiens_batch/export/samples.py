@@ -16,9 +16,9 @@ import pyarrow.dataset as ds
 from sapiens_batch.export.base import Labeled
 from sapiens_batch.export.names import UniqueNames
 from sapiens_batch.export.pictures import Picture, match_pictures
-from sapiens_batch.job.manifest import Manifest
 from sapiens_batch.labelset import LabelArray, LabelSet, SampleLabels
 from sapiens_batch.labelset.sample import table_rows
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.records import Array, Shard
 from sapiens_batch.sources.lookup import iter_encoded
 

@@ -16,10 +16,10 @@ from typing import Protocol
 import cv2
 import numpy as np
 
+from sapiens_batch.child.exchange import MemoryFile, receive, send
 from sapiens_batch.errors import SampleError
 from sapiens_batch.images.decode import decode
 from sapiens_batch.images.decoded import DecodedImage, DecodeOptions
-from sapiens_batch.images.exchange import MemoryFile, receive, send
 from sapiens_batch.images.heap import keep_freed_memory
 from sapiens_batch.images.messages import READY, Decoded, Refused, Request
 

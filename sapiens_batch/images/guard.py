@@ -16,11 +16,11 @@ import threading
 from collections.abc import Sequence
 from dataclasses import replace
 
+from sapiens_batch.child.exchange import MemoryFile, receive, send
+from sapiens_batch.child.processes import end_process, ending, module_command, start_process
 from sapiens_batch.errors import SampleError
 from sapiens_batch.images.decoded import DecodedImage, DecodeOptions
-from sapiens_batch.images.exchange import MemoryFile, receive, send
 from sapiens_batch.images.messages import READY, Decoded, Request, Setup
-from sapiens_batch.images.processes import end_process, ending, module_command, start_process
 from sapiens_batch.images.reduction import NEVER
 
 DEFAULT_TIMEOUT_S = 60.0

@@ -11,7 +11,6 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from sapiens_batch.errors import SpecError
-from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.models.catalog import check_serves, unknown_release
 from sapiens_batch.models.licences import (
     Ask,
@@ -22,6 +21,7 @@ from sapiens_batch.models.licences import (
 )
 from sapiens_batch.models.weights import Checkpoint, resolve_checkpoint
 from sapiens_batch.records import TaskName
+from sapiens_batch.spec.task import TaskSpec
 from sapiens_batch.tasks import TASKS
 from sapiens_batch.tasks.base import Task
 

@@ -19,7 +19,6 @@ from sapiens_batch.images import frames
 from sapiens_batch.images.decode import decode
 from sapiens_batch.images.pixels import to_rgb
 from sapiens_batch.images.views import make_view
-from sapiens_batch.job.spec import PersonsSpec
 from sapiens_batch.persons.boxes import sort_out, whole_image
 from sapiens_batch.records import (
     Array,
@@ -31,6 +30,7 @@ from sapiens_batch.records import (
     ViewBatch,
     ViewSpec,
 )
+from sapiens_batch.spec.job import PersonsSpec
 from sapiens_batch.tasks.base import Task
 
 ImageInput = bytes | str | os.PathLike[str] | Image.Image | Array

@@ -13,13 +13,13 @@ from typing import Final, Literal
 import torch
 
 from sapiens_batch.errors import SpecError
-from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.labeler.batches import AdaptiveBatches
 from sapiens_batch.labeler.checkpoints import describe
 from sapiens_batch.labeler.forward import Group, PixelNormaliser, exact_float32, load_groups
 from sapiens_batch.labeler.image_labels import Boxes, ImageInput, ImageLabels, Images
 from sapiens_batch.models.weights import Checkpoint
 from sapiens_batch.records import LabelSchema, TaskLabels, TaskName, ViewBatch, ViewSpec
+from sapiens_batch.spec.task import TaskSpec
 from sapiens_batch.tasks.base import Task
 
 BatchViews = int | Literal["auto"]

@@ -14,9 +14,9 @@ from typing import Any, Final
 import numpy as np
 
 from sapiens_batch.errors import ProtocolError
-from sapiens_batch.job.commit import Commit, CommittedArray
-from sapiens_batch.job.receipt import StoredObject
 from sapiens_batch.labelset.shard import array_objects
+from sapiens_batch.protocol.commit import Commit, CommittedArray
+from sapiens_batch.protocol.documents import StoredObject
 from sapiens_batch.records import Array, ArrayField, LabelSchema
 from sapiens_batch.sinks import zarr
 from sapiens_batch.storage import Store

@@ -9,8 +9,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Final
 
-from sapiens_batch.job.commit import Commit
-from sapiens_batch.job.manifest import Manifest
+from sapiens_batch.protocol.commit import Commit
+from sapiens_batch.protocol.manifest import Manifest
 
 KEPT_COMMITS: Final = 256
 

@@ -14,13 +14,13 @@ import pyarrow as pa
 import pyarrow.dataset as ds
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.job.commit import Commit
-from sapiens_batch.job.manifest import JobDocument, Manifest
-from sapiens_batch.job.snapshot import CommitSummary, read_summaries
 from sapiens_batch.labelset.arrays import LabelArray
 from sapiens_batch.labelset.commits import CommitReader
 from sapiens_batch.labelset.filters import Filter, as_expression
 from sapiens_batch.labelset.sample import SampleLabels, table_rows
+from sapiens_batch.protocol.commit import Commit
+from sapiens_batch.protocol.manifest import JobDocument, Manifest
+from sapiens_batch.protocol.snapshot import CommitSummary, read_summaries
 from sapiens_batch.records import LabelSchema, Level
 from sapiens_batch.sinks.parquet import table_schema
 from sapiens_batch.storage import open_store

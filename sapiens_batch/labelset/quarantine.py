@@ -12,9 +12,9 @@ from dataclasses import dataclass
 import pyarrow.dataset as ds
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.job.commit import total_reasons
-from sapiens_batch.job.manifest import Manifest
-from sapiens_batch.job.snapshot import CommitSummary
+from sapiens_batch.protocol.commit import total_reasons
+from sapiens_batch.protocol.manifest import Manifest
+from sapiens_batch.protocol.snapshot import CommitSummary
 from sapiens_batch.records import Level, Status
 from sapiens_batch.storage.arrow import arrow_filesystem
 

@@ -14,11 +14,11 @@ import pyarrow as pa
 
 from sapiens_batch.errors import InputError
 from sapiens_batch.images import frames
-from sapiens_batch.job.faults import did_you_mean
 from sapiens_batch.labelset.arrays import LabelArray
 from sapiens_batch.labelset.overlay import lay_over
 from sapiens_batch.records import Affine, Array, LabelSchema, Level
 from sapiens_batch.sinks.parquet import column_values
+from sapiens_batch.spec.mistakes import did_you_mean
 
 Row = Mapping[str, Any]
 

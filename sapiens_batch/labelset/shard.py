@@ -7,11 +7,12 @@ from __future__ import annotations
 
 import pyarrow as pa
 
-from sapiens_batch.job.commit import Commit, CommittedArray
-from sapiens_batch.job.receipt import StoredObject
+from sapiens_batch.protocol import keys
+from sapiens_batch.protocol.commit import Commit, CommittedArray
+from sapiens_batch.protocol.documents import StoredObject
 from sapiens_batch.records import Level
 from sapiens_batch.sinks import parquet
-from sapiens_batch.storage import Store, keys
+from sapiens_batch.storage import Store
 
 
 def read_table(store: Store, commit: Commit, level: Level) -> pa.Table | None:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from sapiens_batch.job.spec import PersonsSpec
 from sapiens_batch.persons.base import PersonFinder
 from sapiens_batch.persons.detector import DetectorPersonFinder
 from sapiens_batch.persons.given import GivenPersonFinder
 from sapiens_batch.persons.whole_image import WholeImagePersonFinder
+from sapiens_batch.spec.job import PersonsSpec
 
 _FINDERS: dict[str, type[PersonFinder]] = {
     "source": GivenPersonFinder,

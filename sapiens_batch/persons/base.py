@@ -12,8 +12,8 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from sapiens_batch.images.decoded import DecodedImage
-from sapiens_batch.job.spec import PersonsSpec
 from sapiens_batch.records import Array, Problem, Sample
+from sapiens_batch.spec.job import PersonsSpec
 
 
 @dataclass(frozen=True, slots=True)

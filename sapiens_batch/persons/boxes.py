@@ -11,9 +11,9 @@ from dataclasses import replace
 import numpy as np
 
 from sapiens_batch.errors import SampleError
-from sapiens_batch.job.spec import PersonsSpec
 from sapiens_batch.persons.base import Persons, RefusedPerson
 from sapiens_batch.records import Array, Problem
+from sapiens_batch.spec.job import PersonsSpec
 
 # Boxes in fractions of the image reach 1, or a little beyond for persons who are cut off.
 _LARGEST_FRACTION = 1.5

@@ -16,13 +16,13 @@ import numpy as np
 
 from sapiens_batch.errors import SpecError
 from sapiens_batch.images.decoded import DecodedImage
-from sapiens_batch.job.detector_spec import DetectorSpec, is_onnx_file
-from sapiens_batch.job.spec import PersonsSpec
 from sapiens_batch.persons.base import Detector, PersonFinder, Persons
 from sapiens_batch.persons.boxes import sort_out
 from sapiens_batch.persons.movenet import MOVENET, load_movenet
 from sapiens_batch.persons.nms import suppress
 from sapiens_batch.records import Array, Problem, Sample
+from sapiens_batch.spec.detector import DetectorSpec, is_onnx_file
+from sapiens_batch.spec.job import PersonsSpec
 from sapiens_batch.storage.addresses import absolute_uri
 
 NON_FINITE = "person.detector_non_finite"

@@ -14,7 +14,6 @@ from typing import Any
 import cv2
 import numpy as np
 
-from sapiens_batch.job.manifest import Manifest
 from sapiens_batch.labelset import LabelSet, SampleLabels
 from sapiens_batch.preview.choose import Choice
 from sapiens_batch.preview.compare import Comparison, Difference
@@ -26,6 +25,7 @@ from sapiens_batch.preview.measure import (
     paired_maps,
 )
 from sapiens_batch.preview.preview import chosen_photos
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.records import Array, Problem
 from sapiens_batch.sheets import maps
 from sapiens_batch.sheets.cards import Card, CardPicture, decode_photo, encode_panel, make_card

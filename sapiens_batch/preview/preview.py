@@ -14,9 +14,9 @@ from typing import Any
 import cv2
 
 from sapiens_batch.errors import StorageError
-from sapiens_batch.job.manifest import Manifest
 from sapiens_batch.labelset import LabelSet
 from sapiens_batch.preview.choose import Choice, Selection, choose
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.records import Problem, Shard
 from sapiens_batch.sheets.cards import Card, decode_photo, make_card
 from sapiens_batch.sheets.legend import make_legend

@@ -14,8 +14,8 @@ import cv2
 import numpy as np
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.job.manifest import Manifest
 from sapiens_batch.labelset.draw import Place
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.records import Problem, Shard
 from sapiens_batch.sheets.cards import decode_photo
 from sapiens_batch.sources.lookup import iter_encoded

@@ -15,10 +15,10 @@ from pathlib import Path
 from typing import Any
 
 from sapiens_batch.errors import StorageError
-from sapiens_batch.job.manifest import Manifest
-from sapiens_batch.job.receipt import now
 from sapiens_batch.labelset import LabelSet
 from sapiens_batch.labelset.draw import random_places
+from sapiens_batch.protocol.documents import now
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.records import Array
 from sapiens_batch.report import tally as gathered
 from sapiens_batch.report.brightness import (

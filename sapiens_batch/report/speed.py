@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Final
 
-from sapiens_batch.job.manifest import Manifest
+from sapiens_batch.protocol.manifest import Manifest
 
 MAX_SHARDS: Final = 256
 

@@ -15,8 +15,8 @@ from typing import Final
 import pyarrow as pa
 
 from sapiens_batch.errors import DriftError, StorageError
-from sapiens_batch.job.receipt import StoredObject, now
 from sapiens_batch.labelset import LabelSet
+from sapiens_batch.protocol.documents import StoredObject, now
 from sapiens_batch.search.cells import EXACT_ROWS, build_cells, to_bytes
 from sapiens_batch.search.documents import (
     IndexView,

@@ -15,7 +15,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
-from sapiens_batch.job.receipt import Count, Document, Hex32, Sha256, StoredObject
+from sapiens_batch.protocol.documents import Count, Document, Hex32, Sha256, StoredObject
 from sapiens_batch.storage import Store
 
 INDEX_VERSION: Final = 1

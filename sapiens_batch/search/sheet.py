@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pyarrow as pa
 
-from sapiens_batch.job.manifest import Manifest
 from sapiens_batch.labelset import LabelSet
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.records import Problem, Shard
 from sapiens_batch.sheets.cards import Card, decode_photo, make_card
 from sapiens_batch.sheets.page import job_facts, write_page

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from sapiens_batch.job.receipt import FORMAT_VERSION
+from sapiens_batch.records import FORMAT_VERSION
 
 METADATA_KEY = "sapiens_batch"
 

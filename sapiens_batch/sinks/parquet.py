@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import io
 import json
-from collections import Counter
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -17,9 +16,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sapiens_batch.errors import ProtocolError, SpecError
-from sapiens_batch.job import schema as schema_json
-from sapiens_batch.job.receipt import Counts
-from sapiens_batch.records import Array, ColumnField, LabelSchema, Level, Status
+from sapiens_batch.records import Array, ColumnField, LabelSchema, Level
+from sapiens_batch.sinks import label_schema as schema_json
 from sapiens_batch.sinks.base import METADATA_KEY, describe
 
 # Readers hold a row group in memory; 2**31 list elements would also overflow 32-bit offsets.
@@ -211,25 +209,6 @@ def merge(parts: Sequence[bytes]) -> bytes:
     if not _is_sorted(whole, order):
         whole = whole.sort_by([(name, "ascending") for name in order])
     return encode(whole)
-
-
-def status_counts(images: pa.Table, num_persons: int) -> tuple[Counts, dict[str, int]]:
-    """What became of the samples of a table, and the quarantined ones by reason, sorted.
-
-    Args:
-        images: Rows of `images`.
-        num_persons: Rows of `persons`.
-    """
-    rows = images.select(["status", "reason"]).to_pylist()
-    statuses = Counter(row["status"] for row in rows)
-    reasons = Counter(row["reason"] for row in rows if row["status"] == Status.QUARANTINED)
-    counts = Counts(
-        ok=statuses[Status.OK],
-        empty=statuses[Status.EMPTY],
-        quarantined=statuses[Status.QUARANTINED],
-        persons=num_persons,
-    )
-    return counts, dict(sorted(reasons.items()))
 
 
 def _own_columns(level: Level, extra_columns: Sequence[str]) -> list[ColumnField]:

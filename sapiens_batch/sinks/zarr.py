@@ -3,7 +3,7 @@
 One outer shard holds the rows of one chunk, one inner chunk is one row. Objects are encoded in
 memory without a Zarr library, because partial writes of a shard lose data under concurrency; the
 bytes equal what zarr-python writes. A row is present if and only if it was labeled, also where its
-labels equal the fill value. Where objects lie is left to `storage.keys`.
+labels equal the fill value. Where objects lie is left to `protocol.keys`.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ import numcodecs
 import numpy as np
 from numcodecs.abc import Codec
 
-from sapiens_batch.job import schema as schema_json
 from sapiens_batch.records import Array, ArrayField, LabelSchema
+from sapiens_batch.sinks import label_schema as schema_json
 from sapiens_batch.sinks.base import METADATA_KEY, describe
 
 _ABSENT = np.uint64(2**64 - 1)

@@ -9,7 +9,6 @@ from __future__ import annotations
 from collections.abc import Mapping
 from types import MappingProxyType
 
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.sources.base import Source
 from sapiens_batch.sources.coco import CocoSource
 from sapiens_batch.sources.delta import DeltaSource
@@ -21,6 +20,7 @@ from sapiens_batch.sources.listing import ListingSource
 from sapiens_batch.sources.parquet import ParquetSource
 from sapiens_batch.sources.selection import selection_digest
 from sapiens_batch.sources.webdataset import WebDatasetSource
+from sapiens_batch.spec.job import SourceSpec
 from sapiens_batch.storage.addresses import absolute_uri
 
 __all__ = ["SOURCES", "Source", "make_source", "selection_digest", "with_absolute_addresses"]

@@ -14,7 +14,6 @@ from itertools import islice
 from typing import Any
 
 from sapiens_batch.errors import InputError, SampleError
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.records import Problem, Sample, Shard
 from sapiens_batch.sources.base import Source
 from sapiens_batch.sources.field_errors import errors_of_field
@@ -22,6 +21,7 @@ from sapiens_batch.sources.fields import bad_sample, json_value, parse_boxes, pa
 from sapiens_batch.sources.files import iter_images
 from sapiens_batch.sources.selection import ShardSelection, load_selection
 from sapiens_batch.sources.shards import check_base_version, slice_shards
+from sapiens_batch.spec.job import SourceSpec
 from sapiens_batch.storage.addresses import absolute_uri, parent_uri
 from sapiens_batch.storage.inputs import (
     expand,

@@ -14,8 +14,8 @@ from typing import Any, Literal
 import pyarrow as pa
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.sources.fields import needed_fields
+from sapiens_batch.spec.job import SourceSpec
 
 _PATH_NAMES = ("image", "image_path", "path", "file_name", "uri")
 """String columns that are taken for image paths without being asked for."""

@@ -14,8 +14,8 @@ from typing import Any
 import numpy as np
 
 from sapiens_batch.errors import SampleError
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.records import Array, Problem, Sample
+from sapiens_batch.spec.job import SourceSpec
 
 _BOX_FIELDS = (
     ("bbox",),

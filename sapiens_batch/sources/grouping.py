@@ -13,13 +13,13 @@ from dataclasses import dataclass
 from typing import Any
 
 from sapiens_batch.errors import SampleError
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.records import Problem, Sample
 from sapiens_batch.sources.fields import bad_sample, make_sample
 from sapiens_batch.sources.img2dataset import Companion
 from sapiens_batch.sources.names import image_rank, is_junk, is_unsafe, split_name
 from sapiens_batch.sources.selection import ShardSelection
 from sapiens_batch.sources.tar import TarMember
+from sapiens_batch.spec.job import SourceSpec
 
 
 @dataclass(frozen=True, slots=True)

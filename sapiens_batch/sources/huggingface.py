@@ -15,9 +15,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.sources.parquet import ParquetSource
+from sapiens_batch.spec.job import SourceSpec
 from sapiens_batch.storage.addresses import absolute_uri
 from sapiens_batch.storage.inputs import InputObject, list_folder, read_input
 

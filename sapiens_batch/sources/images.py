@@ -11,7 +11,6 @@ from collections.abc import Iterator
 from itertools import islice
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.job.spec import IMAGE_SUFFIXES
 from sapiens_batch.records import Problem, Sample, Shard
 from sapiens_batch.sources.base import Source
 from sapiens_batch.sources.field_errors import errors_of_field
@@ -20,6 +19,7 @@ from sapiens_batch.sources.files import iter_images
 from sapiens_batch.sources.names import is_junk
 from sapiens_batch.sources.selection import ShardSelection, load_selection
 from sapiens_batch.sources.shards import slice_shards
+from sapiens_batch.spec.job import IMAGE_SUFFIXES
 from sapiens_batch.storage.addresses import absolute_uri
 from sapiens_batch.storage.braces import expand_braces
 from sapiens_batch.storage.inputs import InputObject, list_folder

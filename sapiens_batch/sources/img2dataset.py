@@ -17,8 +17,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.records import Problem
+from sapiens_batch.spec.job import SourceSpec
 from sapiens_batch.storage.addresses import join_uri, parent_uri
 from sapiens_batch.storage.filesystems import MissingInputError
 from sapiens_batch.storage.inputs import InputObject, find_inputs, open_input, stat_input

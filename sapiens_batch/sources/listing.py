@@ -15,7 +15,6 @@ from itertools import chain, islice
 import pyarrow as pa
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.records import Problem, Sample, Shard
 from sapiens_batch.sources.base import Source
 from sapiens_batch.sources.columns import Columns, choose_columns
@@ -31,6 +30,7 @@ from sapiens_batch.sources.shards import (
     slice_shards,
 )
 from sapiens_batch.sources.tables import open_table
+from sapiens_batch.spec.job import SourceSpec
 from sapiens_batch.storage.addresses import absolute_uri, parent_uri
 from sapiens_batch.storage.inputs import InputObject, expand, open_input
 

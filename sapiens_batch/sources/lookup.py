@@ -12,10 +12,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from sapiens_batch.errors import InputError, SapiensBatchError
-from sapiens_batch.job.manifest import JobDocument
-from sapiens_batch.job.spec import SourceSpec
+from sapiens_batch.protocol.manifest import JobDocument
 from sapiens_batch.records import Sample, Shard
 from sapiens_batch.sources import make_source
+from sapiens_batch.spec.job import SourceSpec
 
 OnUnreadable = Callable[[Shard, Exception], None]
 

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from sapiens_batch.job.spec import IMAGE_SUFFIXES
+from sapiens_batch.spec.job import IMAGE_SUFFIXES
 
 _JUNK_NAMES = frozenset({"thumbs.db", "desktop.ini", "__macosx"})
 

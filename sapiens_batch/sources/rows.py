@@ -14,7 +14,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.records import Problem, Sample
 from sapiens_batch.sources.columns import Columns, ImageColumn
 from sapiens_batch.sources.fields import bad_sample, make_sample
@@ -22,6 +21,7 @@ from sapiens_batch.sources.files import read_images
 from sapiens_batch.sources.img2dataset import SUCCESS, not_downloaded
 from sapiens_batch.sources.selection import ShardSelection
 from sapiens_batch.sources.tables import Lost, TableBatch
+from sapiens_batch.spec.job import SourceSpec
 
 
 @dataclass(frozen=True, slots=True)

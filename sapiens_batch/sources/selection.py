@@ -20,9 +20,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.records import Array, Problem
 from sapiens_batch.sources.field_errors import errors_of_field
+from sapiens_batch.spec.job import SourceSpec
 from sapiens_batch.storage.addresses import absolute_uri
 from sapiens_batch.storage.inputs import read_input, stat_input
 

@@ -17,7 +17,6 @@ import numpy as np
 from torch import Tensor
 
 from sapiens_batch.errors import SpecError, WeightsError
-from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.models.configs import HeadKind
 from sapiens_batch.models.demo import DEMO_WARNING
 from sapiens_batch.models.encoder import Encoding, Stage
@@ -36,6 +35,7 @@ from sapiens_batch.records import (
     ViewKind,
     ViewSpec,
 )
+from sapiens_batch.spec.task import TaskSpec
 
 V1_VARIANT = "v1"
 """The filters of Sapiens v1, which are the same for all tasks: every view is bilinear."""

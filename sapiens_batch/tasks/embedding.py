@@ -11,9 +11,9 @@ from torch import Tensor
 from torch.nn import functional as F  # noqa: N812 (the name that torch's own documentation uses)
 
 from sapiens_batch.errors import SpecError
-from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.models.weights import Checkpoint
 from sapiens_batch.records import ColumnField, TaskLabels, ViewBatch, ViewKind
+from sapiens_batch.spec.task import TaskSpec
 from sapiens_batch.tasks.base import Outputs, Task
 from sapiens_batch.tasks.dense import to_host
 from sapiens_batch.tasks.finite import all_finite, non_finite_problems

@@ -13,10 +13,10 @@ import torch
 
 from sapiens_batch.errors import SpecError
 from sapiens_batch.images.geometry import stretch_map
-from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.models.encoder import Stage
 from sapiens_batch.models.weights import Checkpoint
 from sapiens_batch.records import ArrayField, ColumnField, Frame, TaskLabels, ViewBatch, ViewKind
+from sapiens_batch.spec.task import TaskSpec
 from sapiens_batch.tasks.base import Outputs, Task
 from sapiens_batch.tasks.dense import fill_rows, to_host
 from sapiens_batch.tasks.finite import all_finite, non_finite_problems

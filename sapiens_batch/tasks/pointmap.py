@@ -11,7 +11,6 @@ import torch
 from torch import Tensor
 
 from sapiens_batch.errors import WeightsError
-from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.models.heads import HeadOutput
 from sapiens_batch.models.weights import Checkpoint
 from sapiens_batch.records import (
@@ -22,6 +21,7 @@ from sapiens_batch.records import (
     ViewBatch,
     ViewKind,
 )
+from sapiens_batch.spec.task import TaskSpec
 from sapiens_batch.tasks.base import Outputs, Task
 from sapiens_batch.tasks.dense import fill_rows, to_frames, to_host
 from sapiens_batch.tasks.finite import non_finite_problems

@@ -16,9 +16,9 @@ from torch import Tensor
 
 from sapiens_batch.errors import SpecError
 from sapiens_batch.images.geometry import heatmap_map
-from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.models.weights import Checkpoint
 from sapiens_batch.records import ColumnField, TaskLabels, ViewBatch, ViewKind
+from sapiens_batch.spec.task import TaskSpec
 from sapiens_batch.tasks.base import Outputs, Task
 from sapiens_batch.tasks.dense import to_host
 from sapiens_batch.tasks.heatmaps import decode_heatmaps

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 
 from sapiens_batch.errors import SpecError, WeightsError
-from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.models.weights import Checkpoint
 from sapiens_batch.records import NO_CLASS, ArrayField, ColumnField, TaskLabels, ViewBatch, ViewKind
+from sapiens_batch.spec.task import TaskSpec
 from sapiens_batch.tasks.base import Outputs, Task
 from sapiens_batch.tasks.dense import fill_rows, stretch_frames, to_host
 from sapiens_batch.tasks.finite import non_finite_problems

@@ -14,10 +14,11 @@ from dataclasses import dataclass
 from typing import Final
 
 from sapiens_batch.errors import ProtocolError
-from sapiens_batch.job.manifest import Manifest
-from sapiens_batch.job.receipt import Receipt
-from sapiens_batch.job.snapshot import list_snapshots
-from sapiens_batch.storage import MissingObjectError, keys
+from sapiens_batch.protocol import keys
+from sapiens_batch.protocol.manifest import Manifest
+from sapiens_batch.protocol.receipt import Receipt
+from sapiens_batch.protocol.snapshot import list_snapshots
+from sapiens_batch.storage import MissingObjectError
 from sapiens_batch.storage.base import ObjectInfo
 from sapiens_batch.verify.job import note_names
 from sapiens_batch.verify.names import Names, Standing

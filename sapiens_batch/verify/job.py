@@ -12,12 +12,13 @@ from itertools import groupby
 from typing import Final
 
 from sapiens_batch.errors import ProtocolError
-from sapiens_batch.job.commit import Commit
-from sapiens_batch.job.manifest import Manifest
-from sapiens_batch.job.plan import compare, read_plan
-from sapiens_batch.job.receipt import Counts
+from sapiens_batch.protocol import keys
+from sapiens_batch.protocol.commit import Commit
+from sapiens_batch.protocol.documents import Counts
+from sapiens_batch.protocol.manifest import Manifest
+from sapiens_batch.protocol.plan import compare, read_plan
 from sapiens_batch.records import Shard
-from sapiens_batch.storage import MissingObjectError, keys
+from sapiens_batch.storage import MissingObjectError
 from sapiens_batch.verify.names import Names, Standing
 from sapiens_batch.verify.open_shards import check_receipts
 from sapiens_batch.verify.report import Drift, Fault, Finding, Pile, Report

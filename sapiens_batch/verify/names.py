@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 from enum import StrEnum
 
-from sapiens_batch.job.commit import Commit
-from sapiens_batch.job.receipt import Receipt, StoredObject
-from sapiens_batch.storage import keys
-from sapiens_batch.storage.keys import ObjectName
+from sapiens_batch.protocol import keys
+from sapiens_batch.protocol.commit import Commit
+from sapiens_batch.protocol.documents import StoredObject
+from sapiens_batch.protocol.keys import ObjectName
+from sapiens_batch.protocol.receipt import Receipt
 
 
 class Standing(StrEnum):

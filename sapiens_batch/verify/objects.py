@@ -13,7 +13,7 @@ from dataclasses import dataclass
 from itertools import islice
 from typing import Final
 
-from sapiens_batch.job.receipt import StoredObject
+from sapiens_batch.protocol.documents import StoredObject
 from sapiens_batch.storage import MissingObjectError, Store
 from sapiens_batch.verify.report import Fault
 

@@ -8,10 +8,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 
 from sapiens_batch.errors import ProtocolError
-from sapiens_batch.job.commit import tiling
-from sapiens_batch.job.manifest import Manifest
-from sapiens_batch.job.receipt import Receipt
-from sapiens_batch.storage import MissingObjectError, keys
+from sapiens_batch.protocol import keys
+from sapiens_batch.protocol.commit import tiling
+from sapiens_batch.protocol.manifest import Manifest
+from sapiens_batch.protocol.receipt import Receipt
+from sapiens_batch.storage import MissingObjectError
 from sapiens_batch.verify.names import Names
 from sapiens_batch.verify.objects import check_objects
 from sapiens_batch.verify.report import Fault, Finding

@@ -6,8 +6,8 @@ their shard, which readers prefer. Damage that labeling again cannot mend is han
 
 from __future__ import annotations
 
-from sapiens_batch.job.manifest import Manifest
-from sapiens_batch.job.relabel import RelabelOrder
+from sapiens_batch.protocol.manifest import Manifest
+from sapiens_batch.protocol.orders import RelabelOrder
 from sapiens_batch.verify.report import Finding, Report
 
 

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 from typing import Any
 
-from sapiens_batch.job.receipt import Counts
+from sapiens_batch.protocol.documents import Counts
 
 
 class Fault(StrEnum):

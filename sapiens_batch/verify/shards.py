@@ -14,14 +14,16 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sapiens_batch.errors import ProtocolError
-from sapiens_batch.job.commit import Commit
-from sapiens_batch.job.manifest import JobDocument
-from sapiens_batch.job.receipt import StoredObject
 from sapiens_batch.labelset.shard import array_objects, read_table
+from sapiens_batch.protocol import keys
+from sapiens_batch.protocol.commit import Commit
+from sapiens_batch.protocol.documents import StoredObject
+from sapiens_batch.protocol.manifest import JobDocument
+from sapiens_batch.protocol.tables import status_counts
 from sapiens_batch.records import Array, LabelSchema, Level, Status
 from sapiens_batch.sinks import zarr
-from sapiens_batch.sinks.parquet import status_counts, table_schema
-from sapiens_batch.storage import Store, keys
+from sapiens_batch.sinks.parquet import table_schema
+from sapiens_batch.storage import Store
 from sapiens_batch.verify.objects import check_objects, is_sampled
 from sapiens_batch.verify.report import Fault, Finding
 from sapiens_batch.verify.rows import array_row_problems, key_problems, order_problems

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pickle
 import sys
 
-from sapiens_batch.job.manifest import Manifest
-from sapiens_batch.pipeline.partition import Partition
-from sapiens_batch.pipeline.progress import LogReporter
-from sapiens_batch.pipeline.run import carry_out
+from sapiens_batch.driver.partition import Partition
+from sapiens_batch.driver.progress import LogReporter
+from sapiens_batch.driver.run import carry_out
+from sapiens_batch.protocol.manifest import Manifest
 from tests.synthetic import Synthetic
 
 

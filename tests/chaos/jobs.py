@@ -15,22 +15,22 @@ from typing import Any
 
 import pyarrow as pa
 
-from sapiens_batch.job import schema as schema_json
-from sapiens_batch.job.digest import digest
-from sapiens_batch.job.manifest import JobDocument, Manifest
-from sapiens_batch.job.plan import write_plan
-from sapiens_batch.job.spec_file import parse_spec
-from sapiens_batch.pipeline.context import JobContext
-from sapiens_batch.pipeline.partition import WHOLE, Partition
-from sapiens_batch.pipeline.progress import Progress
-from sapiens_batch.pipeline.run import JobSummary, carry_out
+from sapiens_batch.driver.partition import WHOLE, Partition
+from sapiens_batch.driver.progress import Progress
+from sapiens_batch.driver.run import JobSummary, carry_out
+from sapiens_batch.protocol.manifest import JobDocument, Manifest
+from sapiens_batch.protocol.plan import write_plan
 from sapiens_batch.records import ViewKind, ViewSpec
+from sapiens_batch.sinks import label_schema as schema_json
 from sapiens_batch.sinks import parquet
 from sapiens_batch.sources import make_source
+from sapiens_batch.spec.digest import digest
+from sapiens_batch.spec.loading import parse_spec
+from sapiens_batch.stages.context import JobContext
 from sapiens_batch.storage import open_store
 from sapiens_batch.verify import check_job
 from tests.cluster import SharedCluster
-from tests.pipeline.conftest import SCHEMAS
+from tests.small_tasks import SCHEMAS
 from tests.synthetic import Synthetic
 
 VIEWS = {"seg": ViewSpec(ViewKind.STRETCH, 8, 6), "pose": ViewSpec(ViewKind.CROP, 8, 6)}

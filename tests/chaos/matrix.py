@@ -22,8 +22,8 @@ import fsspec
 from rich.console import Console
 from rich.table import Table
 
-from sapiens_batch.pipeline.context import JobContext
-from sapiens_batch.pipeline.faults import FAULTS_VARIABLE, Action, arm, has_fired
+from sapiens_batch.failpoints import FAULTS_VARIABLE, Action, arm, has_fired
+from sapiens_batch.stages.context import JobContext
 from tests.chaos.jobs import (
     DRIVER_TIMEOUT_S,
     Dataset,

@@ -13,7 +13,7 @@ import time
 import ray
 from ray.cluster_utils import Cluster
 
-from sapiens_batch.storage import keys
+from sapiens_batch.protocol import keys
 from tests.chaos.jobs import run_here
 from tests.synthetic import Synthetic
 

@@ -17,9 +17,9 @@ from collections import Counter
 from dataclasses import replace
 from pathlib import Path
 
-from sapiens_batch.job.manifest import Manifest
-from sapiens_batch.pipeline.context import JobContext
-from sapiens_batch.storage import keys
+from sapiens_batch.protocol import keys
+from sapiens_batch.protocol.manifest import Manifest
+from sapiens_batch.stages.context import JobContext
 from sapiens_batch.verify import check_job
 from tests.chaos.independent_reader import read_job
 from tests.chaos.jobs import DRIVER_TIMEOUT_S, make_job, run_here, start_driver

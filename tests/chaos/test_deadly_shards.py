@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from sapiens_batch.job.manifest import Manifest
-from sapiens_batch.pipeline.faults import FAULTS_VARIABLE
-from sapiens_batch.storage import keys
+from sapiens_batch.failpoints import FAULTS_VARIABLE
+from sapiens_batch.protocol import keys
+from sapiens_batch.protocol.manifest import Manifest
 from tests.chaos.jobs import Place, check_whole, dataset, make_job, run_here
 from tests.chaos.matrix import Arena
 from tests.deadly import Deadly, write_deadly_shard

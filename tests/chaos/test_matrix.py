@@ -10,7 +10,7 @@ import signal
 
 import pytest
 
-from sapiens_batch.pipeline.faults import POINTS
+from sapiens_batch.failpoints import POINTS
 from tests.chaos.jobs import check_whole, run_apart, run_here
 from tests.chaos.matrix import (
     DRIVER_POINTS,

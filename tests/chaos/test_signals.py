@@ -7,7 +7,7 @@ import time
 
 import pytest
 
-from sapiens_batch.storage import keys
+from sapiens_batch.protocol import keys
 from tests.chaos.jobs import DRIVER_TIMEOUT_S, check_whole, run_here, start_driver
 from tests.chaos.matrix import Arena
 

@@ -25,24 +25,24 @@ from hypothesis.stateful import (
     rule,
 )
 
-from sapiens_batch.job import schema as schema_json
-from sapiens_batch.job.commit import Commit
-from sapiens_batch.job.manifest import JobDocument, Manifest, ShardTodo
-from sapiens_batch.job.plan import write_plan
-from sapiens_batch.job.spec_file import parse_spec
-from sapiens_batch.pipeline import faults
-from sapiens_batch.pipeline.cells import LabeledChunk
-from sapiens_batch.pipeline.context import JobContext
-from sapiens_batch.pipeline.join import join_chunks
-from sapiens_batch.pipeline.retry import order_retry
-from sapiens_batch.pipeline.seal import seal_shard
-from sapiens_batch.pipeline.write import ChunkWriter
+from sapiens_batch import failpoints as faults
+from sapiens_batch.driver.retry import order_retry
+from sapiens_batch.protocol import keys
+from sapiens_batch.protocol.commit import Commit
+from sapiens_batch.protocol.manifest import JobDocument, Manifest, ShardTodo
+from sapiens_batch.protocol.plan import write_plan
+from sapiens_batch.protocol.seal import seal_shard
 from sapiens_batch.records import Shard
+from sapiens_batch.sinks import label_schema as schema_json
 from sapiens_batch.sinks import parquet
-from sapiens_batch.storage import keys
+from sapiens_batch.spec.loading import parse_spec
+from sapiens_batch.stages.context import JobContext
+from sapiens_batch.stages.flow import LabeledChunk
+from sapiens_batch.stages.join import join_chunks
+from sapiens_batch.stages.write import ChunkWriter
 from sapiens_batch.storage.memory import MemoryStore
 from sapiens_batch.verify import check_job, collect_garbage
-from tests.pipeline.conftest import CHUNK_SAMPLES, SCHEMAS, labeled_chunk
+from tests.small_tasks import CHUNK_SAMPLES, SCHEMAS, labeled_chunk
 
 SHARDS = (3, CHUNK_SAMPLES + 2, 0)
 """Samples of each shard: part of a chunk, two chunks, none."""

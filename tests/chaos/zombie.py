@@ -8,11 +8,11 @@ from __future__ import annotations
 import pickle
 import sys
 
-from sapiens_batch.job.manifest import Manifest
-from sapiens_batch.pipeline.read import ShardReader
-from sapiens_batch.pipeline.stages import make_preparer
-from sapiens_batch.pipeline.view_labeler import label_views
-from sapiens_batch.pipeline.write import ChunkWriter
+from sapiens_batch.protocol.manifest import Manifest
+from sapiens_batch.stages.read import ShardReader
+from sapiens_batch.stages.stage import make_preparer
+from sapiens_batch.stages.view_labeler import label_views
+from sapiens_batch.stages.write import ChunkWriter
 from tests.synthetic import Synthetic
 
 

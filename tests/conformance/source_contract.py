@@ -9,11 +9,11 @@ from pathlib import Path
 import pytest
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.records import Sample, Shard
 from sapiens_batch.sources import make_source
 from sapiens_batch.sources.base import Source
 from sapiens_batch.sources.chunks import iter_chunks
+from sapiens_batch.spec.job import SourceSpec
 
 
 def samples_of(source: Source, shard: Shard) -> list[Sample]:

@@ -12,10 +12,10 @@ import yaml
 from typer.main import get_command
 
 from sapiens_batch.cli import app
-from sapiens_batch.job.spec import JobSpec
-from sapiens_batch.job.spec_file import load_spec
-from sapiens_batch.pipeline.session import _QUIET
-from sapiens_batch.pipeline.sizing import LABEL_CPUS, OBJECT_STORE_CHUNKS
+from sapiens_batch.driver.session import _QUIET
+from sapiens_batch.driver.sizing import LABEL_CPUS, OBJECT_STORE_CHUNKS
+from sapiens_batch.spec.job import JobSpec
+from sapiens_batch.spec.loading import load_spec
 from sapiens_batch.storage.fsspec_store import _EXTRAS
 from tests.conftest import REPO
 

@@ -21,8 +21,8 @@ def modules_after(statement: str) -> set[str]:
         ("import sapiens_batch.search", {"ray", "torch", "faiss", "jinja2"}),
         ("import sapiens_batch.curate", {"ray", "torch", "faiss", "duckdb"}),
         ("import sapiens_batch.cli", {"ray", "torch", "pyarrow", "zarr"}),
-        ("import sapiens_batch.pipeline.stages", {"torch"}),
-        ("import sapiens_batch.pipeline.start", {"ray"}),
+        ("import sapiens_batch.stages.stage", {"torch"}),
+        ("import sapiens_batch.driver.open_job", {"ray"}),
         ("import sapiens_batch.labeler", {"ray", "fsspec"}),
     ],
 )

@@ -15,9 +15,9 @@ from typer.testing import CliRunner
 from sapiens_batch.cli import app
 from sapiens_batch.curate.recipe import parse_recipe
 from sapiens_batch.errors import SapiensBatchError
-from sapiens_batch.job.spec_file import parse_spec
 from sapiens_batch.records import Sample
 from sapiens_batch.sources import make_source
+from sapiens_batch.spec.loading import parse_spec
 from tests.conftest import REPO
 from tests.pages import PAGES, blocks, commands, section
 

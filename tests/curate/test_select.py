@@ -22,9 +22,9 @@ from sapiens_batch.curate import (
 )
 from sapiens_batch.curate.select import check_selects
 from sapiens_batch.errors import InputError, SpecError
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.labelset import LabelSet
 from sapiens_batch.sources.selection import load_selection
+from sapiens_batch.spec.job import SourceSpec
 from sapiens_batch.storage import Store, open_store
 from tests.search.embedded_job import Row, commit_shard, shard_id, start_job
 

@@ -13,10 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sapiens_batch.job.spec import JobSpec
-from sapiens_batch.job.spec_file import parse_spec
-from sapiens_batch.pipeline.progress import Progress
+from sapiens_batch.driver.progress import Progress
 from sapiens_batch.samples import build
+from sapiens_batch.spec.job import JobSpec
+from sapiens_batch.spec.loading import parse_spec
 from tests.cluster import SharedCluster, shared_cluster
 
 TASKS = ("embedding", "pose", "seg", "normal", "pointmap")

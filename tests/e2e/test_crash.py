@@ -17,10 +17,10 @@ import pyarrow.parquet as pq
 import pytest
 import yaml
 
-from sapiens_batch.job.commit import Commit
-from sapiens_batch.job.manifest import Manifest
-from sapiens_batch.job.spec_file import load_spec
-from sapiens_batch.pipeline.run import run_job
+from sapiens_batch.driver.run import run_job
+from sapiens_batch.protocol.commit import Commit
+from sapiens_batch.protocol.manifest import Manifest
+from sapiens_batch.spec.loading import load_spec
 from sapiens_batch.storage import open_store
 from tests.cluster import SharedCluster
 from tests.e2e.conftest import Recorder, write_tar

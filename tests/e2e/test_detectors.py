@@ -8,10 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from sapiens_batch.job.spec import JobSpec
-from sapiens_batch.pipeline.run import carry_out, run_job
-from sapiens_batch.pipeline.start import open_job, resolve
+from sapiens_batch.driver.open_job import open_job, resolve
+from sapiens_batch.driver.run import carry_out, run_job
 from sapiens_batch.samples import build
+from sapiens_batch.spec.job import JobSpec
 from tests.e2e.conftest import Recorder
 from tests.persons.test_planned_detector import detector
 from tests.synthetic import Synthetic

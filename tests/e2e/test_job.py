@@ -13,10 +13,10 @@ import pyarrow.parquet as pq
 import pytest
 import zarr
 
+from sapiens_batch.driver.run import JobSummary, run_job
 from sapiens_batch.errors import DriftError
-from sapiens_batch.job.manifest import Manifest
-from sapiens_batch.job.spec import JobSpec
-from sapiens_batch.pipeline.run import JobSummary, run_job
+from sapiens_batch.protocol.manifest import Manifest
+from sapiens_batch.spec.job import JobSpec
 from sapiens_batch.storage import open_store
 from tests.e2e.conftest import TASKS, Recorder, write_parquet, write_tar
 
@@ -28,8 +28,8 @@ def labeled(
     tmp_path_factory: pytest.TempPathFactory, ray_cluster: None
 ) -> tuple[JobSpec, JobSummary]:
     """The bundled shard, labeled with all tasks."""
-    from sapiens_batch.job.spec_file import parse_spec
     from sapiens_batch.samples import build
+    from sapiens_batch.spec.loading import parse_spec
 
     root = tmp_path_factory.mktemp("labeled")
     spec = parse_spec(

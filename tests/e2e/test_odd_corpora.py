@@ -11,9 +11,9 @@ from typing import Any
 import pyarrow.parquet as pq
 import pytest
 
-from sapiens_batch.job.manifest import Manifest
-from sapiens_batch.job.spec import JobSpec
-from sapiens_batch.pipeline.run import JobSummary, run_job
+from sapiens_batch.driver.run import JobSummary, run_job
+from sapiens_batch.protocol.manifest import Manifest
+from sapiens_batch.spec.job import JobSpec
 from sapiens_batch.storage import open_store
 from tests.e2e.conftest import Recorder
 

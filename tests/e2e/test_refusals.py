@@ -149,8 +149,8 @@ def test_a_cluster_that_does_not_answer_is_named() -> None:
         taken.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{taken.getsockname()[1]}"  # bound, but nobody listens
         script = (
-            "from sapiens_batch.job.spec import RuntimeSpec\n"
-            "from sapiens_batch.pipeline.session import ray_session\n"
+            "from sapiens_batch.spec.job import RuntimeSpec\n"
+            "from sapiens_batch.driver.session import ray_session\n"
             f"with ray_session(RuntimeSpec(ray_address={address!r})): pass\n"
         )
         done = subprocess.run(

@@ -9,16 +9,16 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from sapiens_batch.driver.run import run_job
 from sapiens_batch.export import ExportRequest, export_labels
-from sapiens_batch.job.manifest import Manifest
-from sapiens_batch.job.spec_file import parse_spec
-from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.labeler import Labeler
 from sapiens_batch.labelset import LabelSet, open_labels
-from sapiens_batch.pipeline.run import run_job
 from sapiens_batch.preview.compare import CompareOptions, compare_labels
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.records import Level
 from sapiens_batch.samples import build
+from sapiens_batch.spec.loading import parse_spec
+from sapiens_batch.spec.task import TaskSpec
 from sapiens_batch.storage import open_store
 from sapiens_batch.verify import check_job
 from tests.e2e.conftest import Recorder

@@ -15,10 +15,10 @@ from sapiens_batch.export.base import ExportOptions, Labeled, Made, ShardToExpor
 from sapiens_batch.export.datacomp import DataCompExporter
 from sapiens_batch.export.documents import ShardReceipt
 from sapiens_batch.export.provenance import provenance
-from sapiens_batch.job.receipt import StoredObject
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.labelset import LabelSet, SampleLabels
+from sapiens_batch.protocol.documents import StoredObject
 from sapiens_batch.sources.selection import load_selection
+from sapiens_batch.spec.job import SourceSpec
 
 SHARDS = (
     ("ffffffffffffffff0000000000000000", "0000000000000001ffffffffffffffff"),

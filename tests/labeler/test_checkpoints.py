@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 
 from sapiens_batch.errors import SpecError, WeightsError
-from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.labeler import Labeler, describe, require_acceptance, resolve
 from sapiens_batch.models.licences import ACCEPT_VARIABLE
+from sapiens_batch.spec.task import TaskSpec
 
 
 @pytest.fixture(autouse=True)

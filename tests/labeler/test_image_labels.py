@@ -10,9 +10,9 @@ import pytest
 from PIL import Image
 
 from sapiens_batch.errors import InputError, SampleError
-from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.labeler import Labeler
 from sapiens_batch.records import Array, Level
+from sapiens_batch.spec.task import TaskSpec
 
 DEMO = TaskSpec(checkpoint="demo")
 BOX = [30.0, 20.0, 100.0, 150.0]

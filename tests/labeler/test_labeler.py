@@ -8,9 +8,9 @@ import torch
 
 from sapiens_batch.errors import SpecError, WeightsError
 from sapiens_batch.images.geometry import crop_map, letterbox, stretch_map
-from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.labeler import Labeler, describe
 from sapiens_batch.records import Region, TaskLabels, TaskName, ViewBatch, ViewKind, ViewSpec
+from sapiens_batch.spec.task import TaskSpec
 
 torch.set_num_threads(1)
 

@@ -12,15 +12,17 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sapiens_batch.job import schema as schema_json
-from sapiens_batch.job.commit import Commit, CommittedArray, build_commit
-from sapiens_batch.job.manifest import JobDocument, Manifest
-from sapiens_batch.job.plan import write_plan
-from sapiens_batch.job.receipt import Counts, Receipt, StoredObject
 from sapiens_batch.labelset.shard import array_objects
+from sapiens_batch.protocol import keys
+from sapiens_batch.protocol.commit import Commit, CommittedArray, build_commit
+from sapiens_batch.protocol.documents import Counts, StoredObject
+from sapiens_batch.protocol.manifest import JobDocument, Manifest
+from sapiens_batch.protocol.plan import write_plan
+from sapiens_batch.protocol.receipt import Receipt
 from sapiens_batch.records import Array, LabelSchema, Level, Shard
+from sapiens_batch.sinks import label_schema as schema_json
 from sapiens_batch.sinks import parquet, zarr
-from sapiens_batch.storage import Store, keys
+from sapiens_batch.storage import Store
 from tests.sinks.schemas import EMBEDDING, NORMAL, POSE, SEG
 
 DIGEST = "5" * 64

@@ -7,9 +7,9 @@ import uuid
 import pytest
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.job.manifest import Manifest
 from sapiens_batch.labelset import Quarantined, quarantined
 from sapiens_batch.labelset.quarantine import check_asked, matches
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.storage.memory import MemoryStore
 from tests.labelset.built_job import SHARDS, write_job
 

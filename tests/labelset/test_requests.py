@@ -7,8 +7,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from sapiens_batch.job.manifest import Manifest
 from sapiens_batch.labelset import LabelSet
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.storage import ObjectInfo, open_store
 from sapiens_batch.storage.memory import MemoryStore
 from tests.labelset.built_job import NUM_SAMPLES, SHARDS, write_job

@@ -6,9 +6,9 @@ import numpy as np
 import pytest
 
 from sapiens_batch.errors import SampleError
-from sapiens_batch.job.spec import PersonsSpec
 from sapiens_batch.persons.boxes import sort_out
 from sapiens_batch.records import Array
+from sapiens_batch.spec.job import PersonsSpec
 
 SIZE = (100, 200)
 GOOD = [10, 20, 30, 40]

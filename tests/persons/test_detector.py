@@ -13,12 +13,12 @@ import torch
 from sapiens_batch.errors import SpecError
 from sapiens_batch.images.decode import decode
 from sapiens_batch.images.decoded import DecodedImage, DecodeOptions
-from sapiens_batch.job.spec import PersonsSpec
 from sapiens_batch.persons import make_person_finder
 from sapiens_batch.persons.base import Persons
 from sapiens_batch.persons.detector import detector_digest
 from sapiens_batch.records import Array
 from sapiens_batch.samples.build import PHOTOS
+from sapiens_batch.spec.job import PersonsSpec
 from tests.persons.images import image_of_size, sample
 
 torch.set_num_threads(1)

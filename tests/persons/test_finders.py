@@ -7,10 +7,10 @@ import pickle
 import numpy as np
 import pytest
 
-from sapiens_batch.job.spec import PersonsSpec
 from sapiens_batch.persons import make_person_finder
 from sapiens_batch.persons.base import Persons
 from sapiens_batch.records import Array, Problem
+from sapiens_batch.spec.job import PersonsSpec
 from tests.persons.images import image_of_size, sample
 
 IMAGE = image_of_size(100, 200)

@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 import torch
 
-from sapiens_batch.job.spec import PersonsSpec
 from sapiens_batch.persons import make_person_finder
 from sapiens_batch.records import Problem
+from sapiens_batch.spec.job import PersonsSpec
 from tests.persons.images import sample
 from tests.persons.onnx_models import constant
 from tests.persons.test_detector import detector_spec, found, photo

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 from sapiens_batch.errors import SpecError
-from sapiens_batch.job.spec import PersonsSpec
 from sapiens_batch.persons import make_person_finder
 from sapiens_batch.persons.detector import detector_digest, with_absolute_model
+from sapiens_batch.spec.job import PersonsSpec
 from tests.persons.images import image_of_size, sample
 from tests.persons.onnx_models import constant
 from tests.persons.test_detector import detector_spec

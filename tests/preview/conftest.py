@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sapiens_batch.job.manifest import Manifest
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.storage import open_store
 from tests.labeled_job import make_labeled_job
 

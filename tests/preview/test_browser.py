@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from sapiens_batch.job.manifest import Manifest
 from sapiens_batch.labelset import LabelSet
 from sapiens_batch.preview import PreviewOptions, Selection, write_preview
 from sapiens_batch.preview.compare import CompareOptions, compare_labels
 from sapiens_batch.preview.differences import write_differences
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.report import make_report, write_report
 from sapiens_batch.sheets.panels import PanelOptions
 from tests.preview.browser import look_at

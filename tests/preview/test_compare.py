@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from sapiens_batch.job.manifest import Manifest
 from sapiens_batch.labelset import LabelSet
 from sapiens_batch.preview.compare import CompareOptions, Comparison, compare_labels
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.storage import open_store
 from tests.labeled_job import make_labeled_job
 

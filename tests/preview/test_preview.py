@@ -9,8 +9,8 @@ from pathlib import Path
 import cv2
 import pytest
 
-from sapiens_batch.job.manifest import Manifest
 from sapiens_batch.preview import PreviewOptions, Selection, write_preview
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.sheets.panels import PanelOptions
 from sapiens_batch.storage import open_store
 from tests.labeled_job import make_labeled_job

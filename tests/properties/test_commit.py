@@ -11,11 +11,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sapiens_batch.errors import ProtocolError
-from sapiens_batch.job.commit import tiling, total_counts
-from sapiens_batch.job.receipt import Counts, Receipt, StoredObject
+from sapiens_batch.protocol.commit import tiling, total_counts
+from sapiens_batch.protocol.documents import Counts, StoredObject
+from sapiens_batch.protocol.receipt import Receipt
 from sapiens_batch.records import Problem
 from sapiens_batch.storage.memory import MemoryStore
-from tests.job.documents import SHARD_ID, receipt
+from tests.protocol.documents import SHARD_ID, receipt
 
 FEW = settings(max_examples=60, deadline=None)
 

@@ -12,7 +12,6 @@ import torch
 from safetensors.torch import load_file
 from torch import Tensor
 
-from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.models.configs import RopeDtype
 from sapiens_batch.models.encoder import Encoding, Stage
 from sapiens_batch.models.heads import HeadOutput
@@ -22,6 +21,7 @@ from sapiens_batch.models.weights import (
     load_head,
     resolve_checkpoint,
 )
+from sapiens_batch.spec.task import TaskSpec
 from sapiens_batch.tasks.base import Outputs
 
 torch.set_num_threads(1)

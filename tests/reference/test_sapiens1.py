@@ -12,11 +12,11 @@ from safetensors.torch import load_file
 from torch import Tensor
 from torch.nn import functional as F  # noqa: N812
 
-from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.models.configs import EncoderV1Config, HeadKind
 from sapiens_batch.models.encoder_v1 import EncoderV1, resize_positions
 from sapiens_batch.models.weights import Checkpoint, load_encoder, load_head, resolve_checkpoint
 from sapiens_batch.records import ViewKind
+from sapiens_batch.spec.task import TaskSpec
 from sapiens_batch.tasks import TASKS
 
 TOLERANCE = {"rtol": 1e-4, "atol": 1e-4}

@@ -10,8 +10,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sapiens_batch.job.manifest import Manifest
 from sapiens_batch.labelset import LabelSet
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.report import Report, make_report, write_report
 from sapiens_batch.storage import open_store
 from tests.labeled_job import make_labeled_job

@@ -22,7 +22,7 @@ from typer.testing import CliRunner
 
 from sapiens_batch.cli import app
 from sapiens_batch.curate.selection import read_selection
-from sapiens_batch.job.spec_file import parse_spec
+from sapiens_batch.spec.loading import parse_spec
 from tests.label_schemas import label_schemas
 from tests.labeled_job import label_corpus, write_corpus
 from tests.s3.servers import KEY, REGION, SECRET, S3Server

@@ -12,11 +12,11 @@ import pytest
 import zarr
 from pyarrow import fs
 
-from sapiens_batch.job.manifest import Manifest
-from sapiens_batch.job.snapshot import write_snapshot
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.labelset import open_labels
+from sapiens_batch.protocol.manifest import Manifest
+from sapiens_batch.protocol.snapshot import write_snapshot
 from sapiens_batch.sources import make_source
+from sapiens_batch.spec.job import SourceSpec
 from sapiens_batch.storage import Store, open_store
 from sapiens_batch.verify import check_job, collect_garbage, order_repairs
 from tests.labelset.built_job import SHARDS, seg_row, write_generation, write_job

@@ -8,9 +8,9 @@ from pathlib import Path
 import fsspec
 import pytest
 
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.sources import make_source
 from sapiens_batch.sources.base import Source
+from sapiens_batch.spec.job import SourceSpec
 from tests.conformance.source_contract import SourceContract, facts, samples_of
 from tests.s3.servers import S3Server
 from tests.sources import (

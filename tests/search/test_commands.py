@@ -12,8 +12,8 @@ from typer.testing import CliRunner, Result
 
 from sapiens_batch.cli import app
 from sapiens_batch.errors import InputError, SpecError
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.sources.selection import load_selection
+from sapiens_batch.spec.job import SourceSpec
 from sapiens_batch.storage import open_store
 from tests.labeled_job import make_labeled_job
 from tests.search.embedded_job import Row, commit_shard, start_job

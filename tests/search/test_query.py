@@ -9,11 +9,11 @@ import numpy as np
 import pytest
 
 from sapiens_batch.errors import DriftError, InputError
-from sapiens_batch.job import schema as schema_json
-from sapiens_batch.job.manifest import JobDocument
-from sapiens_batch.job.spec_file import parse_spec
 from sapiens_batch.labeler import describe
+from sapiens_batch.protocol.manifest import JobDocument
 from sapiens_batch.search import vector_of_file, vector_of_image
+from sapiens_batch.sinks import label_schema as schema_json
+from sapiens_batch.spec.loading import parse_spec
 
 PHOTOS = Path(__file__).parents[2] / "sapiens_batch" / "samples" / "photos"
 

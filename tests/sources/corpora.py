@@ -7,9 +7,9 @@ import tarfile
 from collections.abc import Sequence
 from pathlib import Path
 
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.records import Problem, Sample
 from sapiens_batch.sources import make_source
+from sapiens_batch.spec.job import SourceSpec
 
 Members = Sequence[tuple[str, bytes]]
 

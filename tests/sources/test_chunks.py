@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.records import Problem, Sample, Shard
 from sapiens_batch.sources.base import Source
 from sapiens_batch.sources.chunks import iter_chunks
+from sapiens_batch.spec.job import SourceSpec
 
 SHARD = Shard("0" * 32, "s", "/s", "v", 0)
 DAMAGE = Problem("source.truncated", "cut")

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.records import Problem
 from sapiens_batch.sources import make_source
+from sapiens_batch.spec.job import SourceSpec
 from tests.conformance.source_contract import SourceContract, samples_of
 
 PERSON, DOG = {"id": 1, "name": "person"}, {"id": 7, "name": "dog"}

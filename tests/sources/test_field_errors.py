@@ -8,9 +8,9 @@ from typing import Any
 import pytest
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.sources import make_source
 from sapiens_batch.sources.field_errors import errors_of_field
+from sapiens_batch.spec.job import SourceSpec
 from sapiens_batch.storage.filesystems import MissingInputError
 
 

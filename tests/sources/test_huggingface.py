@@ -13,10 +13,10 @@ import pytest
 from PIL import Image as PilImage
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.records import Sample
 from sapiens_batch.sources import make_source
 from sapiens_batch.sources.huggingface import split_of
+from sapiens_batch.spec.job import SourceSpec
 from tests.conformance.source_contract import SourceContract, samples_of
 from tests.sources.hub_server import serve_hub
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import pytest
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.sources import make_source
+from sapiens_batch.spec.job import SourceSpec
 from tests.conformance.source_contract import SourceContract, samples_of
 
 

@@ -10,9 +10,9 @@ import pyarrow.parquet as pq
 import pytest
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.records import Problem, Sample
 from sapiens_batch.sources import make_source
+from sapiens_batch.spec.job import SourceSpec
 from tests.conformance.source_contract import SourceContract
 from tests.sources.corpora import read_shard, tar_bytes
 

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.sources import make_source
+from sapiens_batch.spec.job import SourceSpec
 from tests.conformance.source_contract import SourceContract, samples_of
 from tests.sources.corpora import read_shard, reasons
 

@@ -13,9 +13,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.sources import make_source, selection_digest
 from sapiens_batch.sources.selection import load_selection
+from sapiens_batch.spec.job import SourceSpec
 from tests.sources.corpora import read_shard, tar_bytes
 
 UIDS = [f"{number:032x}" for number in (1, 1 << 64, (7 << 64) + 5, (1 << 128) - 1)]

@@ -8,9 +8,9 @@ from typing import get_args
 
 import pytest
 
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.sources import SOURCES, make_source, with_absolute_addresses
 from sapiens_batch.sources.shards import make_shard_id, slice_shards
+from sapiens_batch.spec.job import SourceSpec
 
 
 def test_an_id_is_a_hash_of_key_version_and_members() -> None:

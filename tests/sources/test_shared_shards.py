@@ -9,9 +9,9 @@ from pathlib import Path
 import pytest
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.records import Sample
 from sapiens_batch.sources import make_source
+from sapiens_batch.spec.job import SourceSpec
 from tests.sources.corpora import good_keys, read_shard, reasons
 
 TARS = {

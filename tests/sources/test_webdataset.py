@@ -9,8 +9,8 @@ import numpy as np
 import pytest
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.job.spec import SourceSpec
 from sapiens_batch.sources import make_source
+from sapiens_batch.spec.job import SourceSpec
 from tests.conformance.source_contract import SourceContract
 from tests.sources.corpora import good_keys, read_tar, reasons, tar_bytes
 

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from sapiens_batch.storage import keys
-from sapiens_batch.storage.keys import ObjectName
+from sapiens_batch.protocol import keys
+from sapiens_batch.protocol.keys import ObjectName
 
 SHARD = "ab" + "0" * 30
 WRITE = "f" * 32

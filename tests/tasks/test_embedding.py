@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.models.encoder import Encoding
 from sapiens_batch.models.weights import resolve_checkpoint
+from sapiens_batch.spec.task import TaskSpec
 from sapiens_batch.tasks.base import Outputs
 from sapiens_batch.tasks.embedding import EmbeddingTask
 from tests.conformance.task_contract import TaskContract

@@ -5,11 +5,11 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.models.encoder import Encoding
 from sapiens_batch.models.heads import HeadOutput
 from sapiens_batch.models.weights import resolve_checkpoint
 from sapiens_batch.records import Affine, Level, Region, ViewBatch, ViewKind
+from sapiens_batch.spec.task import TaskSpec
 from sapiens_batch.tasks import TASKS
 from sapiens_batch.tasks.base import Outputs, Task
 from tests.conformance.task_contract import TaskContract

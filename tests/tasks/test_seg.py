@@ -8,10 +8,10 @@ import pytest
 import torch
 
 from sapiens_batch.errors import SpecError, WeightsError
-from sapiens_batch.job.task_spec import TaskSpec
 from sapiens_batch.models.encoder import Encoding
 from sapiens_batch.models.heads import HeadOutput
 from sapiens_batch.models.weights import resolve_checkpoint
+from sapiens_batch.spec.task import TaskSpec
 from sapiens_batch.tasks.base import Outputs
 from sapiens_batch.tasks.seg import SegTask
 from tests.conformance.task_contract import TaskContract

@@ -8,21 +8,21 @@ from dataclasses import asdict, replace
 import numpy as np
 import pytest
 
-from sapiens_batch.job import schema as schema_json
-from sapiens_batch.job.commit import Commit
-from sapiens_batch.job.manifest import JobDocument, Manifest
-from sapiens_batch.job.plan import write_plan
-from sapiens_batch.job.spec_file import parse_spec
+from sapiens_batch.failpoints import FAULTS_VARIABLE, InjectedFaultError, arm
 from sapiens_batch.labelset import LabelSet
-from sapiens_batch.pipeline.cells import LabeledChunk
-from sapiens_batch.pipeline.context import JobContext
-from sapiens_batch.pipeline.faults import FAULTS_VARIABLE, InjectedFaultError, arm
-from sapiens_batch.pipeline.seal import seal_shard
-from sapiens_batch.pipeline.write import ChunkWriter
+from sapiens_batch.protocol.commit import Commit
+from sapiens_batch.protocol.manifest import JobDocument, Manifest
+from sapiens_batch.protocol.plan import write_plan
+from sapiens_batch.protocol.seal import seal_shard
 from sapiens_batch.records import Problem
+from sapiens_batch.sinks import label_schema as schema_json
+from sapiens_batch.spec.loading import parse_spec
+from sapiens_batch.stages.context import JobContext
+from sapiens_batch.stages.flow import LabeledChunk
+from sapiens_batch.stages.write import ChunkWriter
 from sapiens_batch.storage.memory import MemoryStore
 from sapiens_batch.verify import check_job
-from tests.pipeline.conftest import CHUNK_SAMPLES, SCHEMAS, SHARD, labeled_chunk
+from tests.small_tasks import CHUNK_SAMPLES, SCHEMAS, SHARD, labeled_chunk
 
 DIGEST = "0" * 64
 CRASH = Problem("crash", "decoding or labeling it alone ends its process")

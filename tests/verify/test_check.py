@@ -10,9 +10,10 @@ from typing import Any
 
 import pytest
 
-from sapiens_batch.job.manifest import Manifest
-from sapiens_batch.job.receipt import StoredObject
-from sapiens_batch.storage import Store, keys
+from sapiens_batch.protocol import keys
+from sapiens_batch.protocol.documents import StoredObject
+from sapiens_batch.protocol.manifest import Manifest
+from sapiens_batch.storage import Store
 from sapiens_batch.storage.memory import MemoryStore
 from sapiens_batch.verify import Fault, Report, check_job
 from tests.labelset.built_job import SHARDS, write_generation, write_job, write_receipt

@@ -10,8 +10,9 @@ from typer.testing import CliRunner
 
 from sapiens_batch.cli import app
 from sapiens_batch.errors import InputError, SpecError
-from sapiens_batch.job.manifest import Manifest
-from sapiens_batch.storage import keys, open_store
+from sapiens_batch.protocol import keys
+from sapiens_batch.protocol.manifest import Manifest
+from sapiens_batch.storage import open_store
 from tests.labelset.built_job import SHARDS, write_job
 
 FIRST = SHARDS[0].shard_id

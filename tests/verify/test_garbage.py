@@ -10,9 +10,10 @@ from pathlib import Path
 import pytest
 
 from sapiens_batch.errors import ProtocolError
-from sapiens_batch.job.manifest import Manifest
-from sapiens_batch.job.snapshot import write_snapshot
-from sapiens_batch.storage import Store, keys, open_store
+from sapiens_batch.protocol import keys
+from sapiens_batch.protocol.manifest import Manifest
+from sapiens_batch.protocol.snapshot import write_snapshot
+from sapiens_batch.storage import Store, open_store
 from sapiens_batch.storage.local import LocalStore
 from sapiens_batch.storage.memory import MemoryStore
 from sapiens_batch.verify import check_job, collect_garbage, find_garbage

@@ -7,14 +7,14 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sapiens_batch.job.manifest import Manifest, ShardTodo
 from sapiens_batch.labelset import LabelSet, open_labels
-from sapiens_batch.pipeline.cells import ChunkHeader, LabeledChunk
-from sapiens_batch.pipeline.context import JobContext
-from sapiens_batch.pipeline.seal import seal_shard
-from sapiens_batch.pipeline.write import ChunkWriter
+from sapiens_batch.protocol.manifest import Manifest, ShardTodo
+from sapiens_batch.protocol.seal import seal_shard
 from sapiens_batch.records import Level
 from sapiens_batch.sinks.parquet import decode
+from sapiens_batch.stages.context import JobContext
+from sapiens_batch.stages.flow import ChunkHeader, LabeledChunk
+from sapiens_batch.stages.write import ChunkWriter
 from sapiens_batch.storage import open_store
 from sapiens_batch.verify import check_job, order_repairs
 from tests import labeled_job

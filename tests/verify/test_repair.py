@@ -8,9 +8,10 @@ import numpy as np
 import pytest
 
 from sapiens_batch.errors import ProtocolError
-from sapiens_batch.job.manifest import Manifest, ShardTodo
 from sapiens_batch.labelset import LabelSet
-from sapiens_batch.storage import Store, keys
+from sapiens_batch.protocol import keys
+from sapiens_batch.protocol.manifest import Manifest, ShardTodo
+from sapiens_batch.storage import Store
 from sapiens_batch.storage.memory import MemoryStore
 from sapiens_batch.verify import check_job, order_repairs
 from tests.labelset.built_job import SHARDS, seg_row, write_generation, write_job, write_receipt
