@@ -22,8 +22,8 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any, Final, Self
 
 from sapiens_batch.protocol.journal import (
-    ChunkId,
     Line,
+    Place,
     Segments,
     encode,
     in_flight_line,
@@ -160,14 +160,14 @@ class Journal:
     def watching(
         self,
         progress: Callable[[], Mapping[str, Any]],
-        in_flight: Callable[[], Collection[ChunkId]],
+        in_flight: Callable[[], Collection[Place]],
     ) -> Iterator[None]:
         """Have segments say how far the run is and what it works on, until the context ends.
 
         Args:
             progress: Totals as JSON values; asked about once a minute.
-            in_flight: Every chunk that is begun and has no receipt; asked for every segment. Both
-                are called by another thread, and may raise what they like.
+            in_flight: Everything that is begun and has not come through; asked for every segment.
+                Both are called by another thread, and may raise what they like.
         """
         self._looks = (
             lambda: line(time.time(), "progress", **progress()),

@@ -18,8 +18,8 @@ from typing import Any
 from sapiens_batch.protocol import keys
 from sapiens_batch.storage import Store
 
-ChunkId = tuple[str, int, int]
-"""(shard_id, generation, chunk)."""
+Place = tuple[str, int, int | None]
+"""(shard_id, generation, chunk), or None for the chunk while a shard is read."""
 
 Line = dict[str, Any]
 
@@ -33,9 +33,9 @@ def line(now_s: float, kind: str, **fields: Any) -> Line:
     return {"t": when, "kind": kind, **fields}
 
 
-def in_flight_line(now_s: float, chunks: Iterable[ChunkId]) -> Line:
-    """The line that says which chunks are begun and have no receipt."""
-    return line(now_s, "in_flight", chunks=sorted(chunks))
+def in_flight_line(now_s: float, places: Iterable[Place]) -> Line:
+    """The line that says what is begun and has not come through."""
+    return line(now_s, "in_flight", chunks=list(places))
 
 
 def encode(lines: Iterable[Line]) -> bytes:
@@ -109,14 +109,14 @@ class InFlightLog:
     def __init__(self, store: Store, run: str) -> None:
         self._segments = Segments(store, run, IN_FLIGHT)
 
-    def write(self, chunks: Iterable[ChunkId], now_s: float) -> None:
+    def write(self, places: Iterable[Place], now_s: float) -> None:
         """Store what is in flight now; durable when this returns.
 
         Args:
-            chunks: Every chunk that is begun and has no receipt.
+            places: Everything that is begun and has not come through.
             now_s: Unix time.
 
         Raises:
             StorageError: The store refused.
         """
-        self._segments.write(encode([in_flight_line(now_s, chunks)]))
+        self._segments.write(encode([in_flight_line(now_s, places)]))

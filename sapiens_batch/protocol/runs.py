@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from sapiens_batch.protocol import keys
-from sapiens_batch.protocol.journal import IN_FLIGHT, ChunkId, Line, decode, trace_id
+from sapiens_batch.protocol.journal import IN_FLIGHT, Line, Place, decode, trace_id
 from sapiens_batch.storage import MissingObjectError, Store
 
 COUNTED_RUNS: Final = 32
@@ -49,10 +49,10 @@ class Run:
         return self.last("ended") is not None
 
     @property
-    def in_flight(self) -> tuple[ChunkId, ...]:
-        """Chunks that were begun and had no receipt when it last said so."""
+    def in_flight(self) -> tuple[Place, ...]:
+        """What was begun and had not come through when it last said so."""
         found = self.last("in_flight") or {}
-        return tuple(map(tuple, found["chunks"])) if _are_chunks(found.get("chunks")) else ()
+        return tuple(map(tuple, found["chunks"])) if _are_places(found.get("chunks")) else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,8 +103,8 @@ def read_runs(store: Store, *, newest: int, segments: int = 1, besides: str = ""
             yield Run(run, tuple(sorted(lines, key=lambda one: str(one["t"]))))
 
 
-def attempts_of_dead_runs(store: Store, *, besides: str = "") -> Counter[ChunkId]:
-    """How often each chunk was in flight when a run fell silent.
+def attempts_of_dead_runs(store: Store, *, besides: str = "") -> Counter[Place]:
+    """How often each chunk, or the reading of a shard, was in flight when a run fell silent.
 
     A run of another driver that is still at work is counted too: its chunks are not this one's, and
     too high a count costs time, never a label.
@@ -117,7 +117,7 @@ def attempts_of_dead_runs(store: Store, *, besides: str = "") -> Counter[ChunkId
         StorageError: The store cannot be read.
     """
     runs = read_runs(store, newest=COUNTED_RUNS, besides=besides)
-    return Counter(chunk for run in runs if not run.has_ended for chunk in set(run.in_flight))
+    return Counter(place for run in runs if not run.has_ended for place in set(run.in_flight))
 
 
 def last_run_died(store: Store, *, besides: str = "") -> bool:
@@ -171,7 +171,9 @@ def _lines(store: Store, key: str) -> list[Line]:
         return []
 
 
-def _are_chunks(found: object) -> bool:
+def _are_places(found: object) -> bool:
     return isinstance(found, Sequence) and all(
-        isinstance(one, list) and [type(part) for part in one] == [str, int, int] for one in found
+        isinstance(one, list)
+        and [type(part) for part in one] in ([str, int, int], [str, int, type(None)])
+        for one in found
     )

@@ -28,7 +28,7 @@ from sapiens_batch.protocol.runs import (
 from sapiens_batch.storage import MemoryStore
 
 RUNS = [f"2026010{day}T000000Z-0000000{day}" for day in range(1, 6)]
-CHUNK, OTHER = ("a" * 32, 0, 3), ("b" * 32, 1, 0)
+CHUNK, OTHER = ("a" * 32, 0, 3), ("b" * 32, 1, None)
 
 
 @pytest.fixture
