@@ -17,6 +17,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from sapiens_batch.printable import printable
 from sapiens_batch.protocol.documents import Counts
 from sapiens_batch.protocol.receipt import Receipt
 
@@ -179,7 +180,7 @@ class TerminalReporter:
 
     def message(self, text: str) -> None:
         """Print above the bar."""
-        self._console.print(text, highlight=False)
+        self._console.print(printable(text, lines=True), highlight=False, markup=False)
 
     def update(self, progress: Progress) -> None:
         """Redraw."""
@@ -204,7 +205,7 @@ class LogReporter:
 
     def message(self, text: str) -> None:
         """Print a line."""
-        print(text, file=self._stream, flush=True)
+        print(printable(text, lines=True), file=self._stream, flush=True)
 
     def update(self, progress: Progress) -> None:
         """Print the totals, not too often."""

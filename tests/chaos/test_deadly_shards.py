@@ -27,7 +27,7 @@ def test_the_other_shards_are_whole_and_the_shard_is_named(arena: Arena, tmp_pat
     place = Place(f"deadly://{tmp_path / 'in'}", str(tmp_path / "out"), {"when": deadly})
     job = make_job(place, errors={"max_attempts": MAX_ATTEMPTS})
     summary = run_here(job)
-    assert (summary.exit_code, summary.committed_shards, summary.num_shards) == (5, 2, 3)
+    assert (summary.exit_code, summary.status.committed_shards, summary.status.num_shards) == (5, 2, 3)
     assert dataset(job).keys() == {"000.tar", "002.tar"}
     (failure,) = summary.failures
     assert failure.stage == "read"
@@ -57,7 +57,7 @@ def test_a_shard_whose_reading_hangs_is_named_and_its_process_ends(
     # the mark of a worker that died, so that it is read apart at once
     job.store.create(keys.attempt(shard.shard.shard_id, None, "0" * 32), b"")
     summary = run_here(job)
-    assert (summary.exit_code, summary.committed_shards, summary.num_shards) == (5, 2, 3)
+    assert (summary.exit_code, summary.status.committed_shards, summary.status.num_shards) == (5, 2, 3)
     (failure,) = summary.failures
     assert "ReaderStallError: shard 002.tar" in failure.message
     assert "before its first chunk took more than 15 s" in failure.message

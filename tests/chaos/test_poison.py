@@ -58,7 +58,7 @@ def test_poison_is_quarantined_alone_and_labeled_when_it_is_retried(
     job = make_job(poisoned, errors={"max_attempts": 2})
     summary = run_here(job, labeler=labeler)
     assert summary.exit_code == 0
-    assert summary.reasons == {"crash": 2, "label.failed": 1}
+    assert summary.status.reasons == {"crash": 2, "label.failed": 1}
     found = statuses(poisoned)
     assert {key for key, (status, _) in found.items() if status == "quarantined"} == set(POISON)
     assert found["kills"][1] == "crash"

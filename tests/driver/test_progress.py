@@ -5,10 +5,13 @@ from __future__ import annotations
 import io
 import json
 
+from rich.console import Console
+
 from sapiens_batch.driver.progress import (
     JsonReporter,
     LogReporter,
     Progress,
+    TerminalReporter,
     duration,
     progress_line,
 )
@@ -70,6 +73,16 @@ def test_a_log_gets_few_lines() -> None:
     for _ in range(5):
         reporter.update(half_done())
     assert len(stream.getvalue().splitlines()) == 1
+
+
+def test_messages_cannot_work_a_terminal() -> None:
+    log, terminal = io.StringIO(), io.StringIO()
+    reporters = [LogReporter(log), TerminalReporter(Console(file=terminal))]
+    for reporter in reporters:
+        reporter.message("read failed: \x1b[2J [red]key[/]\nsecond line")
+        reporter.close()
+    for stream in (log, terminal):
+        assert "read failed: \\x1b[2J [red]key[/]\nsecond line\n" in stream.getvalue()
 
 
 def test_durations_are_readable() -> None:
