@@ -37,6 +37,7 @@ class Progress:
         counts: Samples by status, and persons.
         new_samples: Samples labeled by this run, for the rate.
         failures: Chunk attempts that failed in this run.
+        stages_s: Seconds that workers of this run took, by stage.
     """
 
     num_shards: int
@@ -47,6 +48,7 @@ class Progress:
     counts: Counts = field(default_factory=Counts)
     new_samples: int = 0
     failures: int = 0
+    stages_s: dict[str, float] = field(default_factory=dict)
     started_s: float = field(default_factory=time.monotonic)
     first_done_s: float | None = None
 
@@ -61,6 +63,8 @@ class Progress:
         if counted:
             self.counts = self.counts + receipt.counts
         self.new_samples += num_labeled
+        for stage, seconds in receipt.timings_s.items():
+            self.stages_s[stage] = self.stages_s.get(stage, 0.0) + seconds
         if self.first_done_s is None:
             self.first_done_s = time.monotonic()
 
@@ -125,6 +129,7 @@ class Progress:
             "samples_per_s": round(self.rate, 3),
             "left_s": None if self.left_s is None else round(self.left_s, 1),
             "failures": self.failures,
+            "stages_s": {name: round(seconds, 1) for name, seconds in self.stages_s.items()},
         }
 
 

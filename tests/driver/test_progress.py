@@ -16,6 +16,7 @@ from sapiens_batch.driver.progress import (
     progress_line,
 )
 from sapiens_batch.protocol.documents import Counts
+from tests.protocol.documents import receipt
 
 
 def half_done() -> Progress:
@@ -83,6 +84,16 @@ def test_messages_cannot_work_a_terminal() -> None:
         reporter.close()
     for stream in (log, terminal):
         assert "read failed: \\x1b[2J [red]key[/]\nsecond line\n" in stream.getvalue()
+
+
+def test_the_time_of_each_stage_adds_up() -> None:
+    progress = Progress(num_shards=1, planned_bytes=1)
+    for chunk in range(2):
+        made = receipt(chunk, 4 * chunk, 4 * chunk + 4).model_copy(
+            update={"timings_s": {"read": 0.5, "label": 2.0}}
+        )
+        progress.chunk_done(made, 4, counted=True)
+    assert progress.as_dict()["stages_s"] == {"read": 1.0, "label": 4.0}
 
 
 def test_durations_are_readable() -> None:
