@@ -11,13 +11,15 @@ from sapiens_batch.errors import DriftError, ProtocolError, StorageError
 from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.commit import Commit
 from sapiens_batch.protocol.documents import Counts
-from sapiens_batch.protocol.manifest import JobDocument, Manifest, ShardTodo, done_chunks
+from sapiens_batch.protocol.job import JobDocument
+from sapiens_batch.protocol.manifest import Manifest, done_chunks
 from sapiens_batch.protocol.plan import write_plan
+from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.sinks import label_schema as schema
 from sapiens_batch.storage import MissingObjectError, Store
 from sapiens_batch.storage.memory import MemoryStore
-from tests.sinks.test_label_schema import SEG
 from tests.protocol.documents import DIGEST, receipt, shard
+from tests.sinks.test_label_schema import SEG
 
 
 @pytest.fixture
