@@ -47,7 +47,7 @@ def isolate(suspect: SuspectChunk, setup: Setup, timeout_s: float) -> LabeledChu
         SapiensBatchError: The models cannot be loaded; no sample is to blame for that.
         RuntimeError: The process does not start.
     """
-    header = replace(suspect.header, isolated=True)
+    header = suspect.header
     with contextlib.closing(_Worker(setup, timeout_s)) as worker:
         parts = [_label_sample(suspect.chunk, one, header, worker) for one in suspect.chunk.samples]
     return join_chunks(header, setup.context.schemas, parts)

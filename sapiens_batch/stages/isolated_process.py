@@ -13,6 +13,7 @@ from dataclasses import dataclass
 
 from sapiens_batch.child.exchange import receive, send
 from sapiens_batch.errors import SapiensBatchError
+from sapiens_batch.models.memory import is_out_of_memory
 from sapiens_batch.records import Chunk, Problem
 from sapiens_batch.stages.context import JobContext
 from sapiens_batch.stages.flow import LabeledChunk
@@ -22,7 +23,6 @@ from sapiens_batch.stages.view_labeler import (
     LoadLabeler,
     ViewLabeler,
     is_device_lost,
-    is_out_of_memory,
     label_views,
 )
 
