@@ -44,6 +44,7 @@ class Manifest:
     def __init__(self, store: Store, job: JobDocument) -> None:
         self.store = store.adapted(job.probed) if job.probed else store
         self.job = job
+        self._own_orders: dict[str, list[int]] = {}  # no listing need show them yet (I9)
 
     @classmethod
     def open(cls, store: Store) -> Manifest:
@@ -186,6 +187,7 @@ class Manifest:
             )
             key = keys.relabel_order(shard_id, order.generation)
             if self.store.create(key, order.to_bytes()):
+                self._own_orders.setdefault(shard_id, []).append(order.generation)
                 return order
 
     def open_orders(self, committed: Mapping[str, int] | None = None) -> dict[str, RelabelOrder]:
@@ -246,10 +248,11 @@ class Manifest:
 
     def _order_numbers(self, folder: str) -> dict[str, list[int]]:
         """Generations that were ordered, by shard."""
+        own = ((shard_id, one) for shard_id, some in self._own_orders.items() for one in some)
+        listed = (keys.parse_relabel_order(info.key) for info in self.store.list(folder))
         found: dict[str, list[int]] = {}
-        for info in self.store.list(folder):
-            if (parsed := keys.parse_relabel_order(info.key)) is not None:
-                found.setdefault(parsed[0], []).append(parsed[1])
+        for shard_id, number in sorted({*own, *(one for one in listed if one is not None)}):
+            found.setdefault(shard_id, []).append(number)
         return found
 
     def _open_orders(
