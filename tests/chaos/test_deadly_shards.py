@@ -73,6 +73,6 @@ def readers_of(faults: str) -> list[str]:
             environment = (folder / "environ").read_text()
         except OSError:
             continue
-        if "pipeline.read_apart" in command and f"{FAULTS_VARIABLE}={faults}" in environment:
+        if "stages.read_apart" in command and f"{FAULTS_VARIABLE}={faults}" in environment:
             found.append(folder.name)
     return found
