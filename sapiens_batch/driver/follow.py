@@ -12,6 +12,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
+from sapiens_batch.driver.journal import Journal
 from sapiens_batch.driver.progress import Progress, Reporter
 from sapiens_batch.driver.seals import Sealed, Seals
 from sapiens_batch.driver.sizing import WAVE_SHARDS
@@ -23,7 +24,7 @@ from sapiens_batch.protocol.open_shard import OpenShard
 from sapiens_batch.protocol.receipt import Receipt
 from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.stages.context import JobContext
-from sapiens_batch.stages.flow import Failure, Outcome
+from sapiens_batch.stages.flow import Failure, Outcome, distinct
 from sapiens_batch.storage import MissingObjectError
 
 REPORT_INTERVAL_S = 0.25
@@ -41,6 +42,7 @@ class Follower:
         visible: Counts of the shards to do that are visible already, by shard id: they are
             labeled again, and replaced in the totals when that is done.
         seals: Seals shards.
+        journal: Where what goes wrong is written down.
     """
 
     def __init__(
@@ -51,6 +53,7 @@ class Follower:
         reporter: Reporter,
         visible: Mapping[str, Counts],
         seals: Seals,
+        journal: Journal,
     ) -> None:
         self._context = context
         self._manifest = manifest
@@ -58,6 +61,7 @@ class Follower:
         self._reporter = reporter
         self._visible = visible
         self._seals = seals
+        self._journal = journal
         self._open: dict[str, OpenShard] = {}
         self._sealing: set[str] = set()
         self._reported_s = 0.0
@@ -98,11 +102,18 @@ class Follower:
     def fail(self, failure: Failure) -> None:
         """Note something that went wrong and is tried again in the next pass."""
         self.failures.append(failure)
+        self._journal.failure(failure)
         self._progress.failures += 1
         shard = self._open.get(failure.shard_id)
         if failure.suspect and failure.chunk is not None and shard is not None:
             suspects = shard.todo.suspects | {failure.chunk}
             shard.todo = replace(shard.todo, suspects=suspects)
+
+    def report_failures(self, attempt: int) -> None:
+        """Show what went wrong in a pass."""
+        for failure in distinct(self.failures):
+            text = f"attempt {attempt}: {failure.stage} failed: {failure.message}"
+            self._reporter.message(text)
 
     def unexplained(self, wave: Sequence[ShardTodo]) -> int:
         """Shards of a wave that gave neither all their chunks nor a failure."""
@@ -136,6 +147,15 @@ class Follower:
     def _is_complete(self, shard: OpenShard) -> bool:
         return shard.is_complete(self._context.chunk_samples)
 
+    def say(self, text: str) -> None:
+        """Tell a person, and the journal."""
+        self._reporter.message(text)
+        self._journal.event("message", text=text)
+
+    def note(self, kind: str, **fields: object) -> None:
+        """Tell the journal."""
+        self._journal.event(kind, **fields)
+
     def _report(self) -> None:
         self._reported_s = time.monotonic()
         self._reporter.update(self._progress)
@@ -158,8 +178,8 @@ class Follower:
 
     def _ordered_anew(self, todo: ShardTodo, why: str) -> OpenShard:
         """A shard with a receipt that is lost or damaged, to be labeled from the start."""
-        self._reporter.message(f"shard {todo.shard.key} is labeled anew: {why}")
         shard_id = todo.shard.shard_id
+        self.say(f"shard {todo.shard.key} is labeled anew: {why}")
         order = self._manifest.relabel(shard_id, None, cause="repair", message=why)
         return OpenShard(ShardTodo(todo.shard, generation=order.generation), set())
 

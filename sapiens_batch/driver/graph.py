@@ -46,6 +46,9 @@ CHUNKS_PER_ACTOR = 3
 """One on the device, one being stored, one waiting: two leave a device idle where storing takes
 longer than labeling (measured), more only take memory."""
 
+WORKER_TASKS = 32
+"""Read tasks after which Ray replaces a process, so that what libraries leak stays bounded."""
+
 ACTOR_INIT_DEATHS = 5
 """In a row, before a pass is given up: a node can leave while its actor loads."""
 
@@ -95,6 +98,7 @@ def build(
         override_num_blocks=1,
         concurrency=sizing.read_tasks,
         num_cpus=READ_CPUS,
+        max_calls=WORKER_TASKS,
     ).map_batches(
         LabelChunk,
         fn_constructor_args=(context, sizing.threads_per_actor, load, attempts),

@@ -9,19 +9,35 @@ from __future__ import annotations
 import contextlib
 import logging
 import os
+import time
 from collections.abc import Callable, Generator, Iterator, Sequence
+from dataclasses import asdict
 
 from sapiens_batch.driver import graph
 from sapiens_batch.driver.cluster import look_at_cluster, wait_for_gpu
 from sapiens_batch.driver.follow import Follower
-from sapiens_batch.driver.progress import Reporter
 from sapiens_batch.driver.sizing import Sizing, decide
 from sapiens_batch.errors import SapiensBatchError
+from sapiens_batch.protocol.journal import InFlightLog
+from sapiens_batch.protocol.runs import attempts_of_dead_runs, last_run_died
 from sapiens_batch.protocol.todo import ShardTodo
-from sapiens_batch.stages.attempts import Attempts
+from sapiens_batch.stages.attempts import Attempts, Care, RemoteAttempts
 from sapiens_batch.stages.context import JobContext
-from sapiens_batch.stages.flow import Failure, Outcome, distinct, failure_of
+from sapiens_batch.stages.flow import Failure, Outcome, failure_of
 from sapiens_batch.stages.view_labeler import LoadLabeler
+from sapiens_batch.storage import Store
+
+CAREFUL_S = 300.0
+"""Time after the start of a run in which it writes down what it begins, where the run before it
+died: what ends a driver is met again early, because what was done before it is skipped."""
+
+
+def count_attempts(store: Store, run: str) -> RemoteAttempts:
+    """Start to count the attempts of a run, on top of what runs that died had in flight."""
+    of_dead_runs = attempts_of_dead_runs(store, besides=run)
+    is_careful = last_run_died(store, besides=run)
+    care = Care(InFlightLog(store, run), time.time() + CAREFUL_S) if is_careful else None
+    return RemoteAttempts.start(run, of_dead_runs, care)
 
 
 class Passes:
@@ -30,7 +46,6 @@ class Passes:
     Args:
         context: The job.
         follower: Takes in what comes.
-        reporter: Told what goes wrong.
         load: Loads the models.
         attempts: Counts attempts, for the whole run.
         is_over: Whether the run is to stop, asked after every chunk.
@@ -40,14 +55,12 @@ class Passes:
         self,
         context: JobContext,
         follower: Follower,
-        reporter: Reporter,
         load: LoadLabeler,
         attempts: Attempts,
         is_over: Callable[[], bool],
     ) -> None:
         self._context = context
         self._follower = follower
-        self._reporter = reporter
         self._load = load
         self._attempts = attempts
         self._is_over = is_over
@@ -78,7 +91,7 @@ class Passes:
                 return
             if follower.failures and all(one.in_setup for one in follower.failures):
                 return  # trying again mends nothing
-            self._report(follower.failures, number)
+            follower.report_failures(number)
             left -= not (cut_short and num_new)
 
     def _run_wave(self, wave: Sequence[ShardTodo]) -> bool:
@@ -96,8 +109,9 @@ class Passes:
         runtime = self._context.spec.runtime
         sizing = decide(look_at_cluster(), runtime, physical_cpus=os.cpu_count() or 1)
         if sizing.gpus_per_actor:
-            wait_for_gpu(self._reporter.message)
+            wait_for_gpu(self._follower.say)
             sizing = decide(look_at_cluster(), runtime, physical_cpus=os.cpu_count() or 1)
+        self._follower.note("sizing", **asdict(sizing))
         return sizing
 
     def _follow(self, found: Generator[Outcome]) -> bool:
@@ -114,10 +128,6 @@ class Passes:
                 self._follower.fail(failure_of(error, "", None, "graph"))
                 return True
         return False
-
-    def _report(self, failures: Sequence[Failure], number: int) -> None:
-        for failure in distinct(failures):
-            self._reporter.message(f"attempt {number}: {failure.stage} failed: {failure.message}")
 
 
 def _silent(num_shards: int, exceptions: Sequence[Exception]) -> Failure:

@@ -6,18 +6,19 @@ over the rest, seal, and compare plan and commits at the end.
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import islice
 
 from sapiens_batch.driver.budget import over_budget
+from sapiens_batch.driver.journal import Journal, new_run_id
 from sapiens_batch.driver.open_job import open_job, resolve
 from sapiens_batch.driver.partition import WHOLE, Partition
 from sapiens_batch.driver.progress import Progress, Reporter
 from sapiens_batch.driver.session import StopRequested, ray_session, stop_signals
 from sapiens_batch.protocol.commit import total_reasons
 from sapiens_batch.protocol.documents import Counts
+from sapiens_batch.protocol.journal import Place
 from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.protocol.snapshot import CommitSummary, write_snapshot
 from sapiens_batch.protocol.todo import ShardTodo
@@ -131,9 +132,7 @@ def carry_out(
     load: LoadLabeler = load_labeler,
 ) -> JobSummary:
     """Do what is left of an opened job; see `run_job`."""
-    run = _Run(context, manifest, reporter, partition, load)
-    run.work()
-    return run.summary()
+    return _Run(context, manifest, reporter, partition, load).carry_out()
 
 
 class _Run:
@@ -164,40 +163,64 @@ class _Run:
         self._over_budget = False
         self._failures: tuple[Failure, ...] = ()
 
-    def work(self) -> None:
-        """Label what is to do."""
+    def carry_out(self) -> JobSummary:
+        """Label what is to do; a run that has something to do keeps a journal."""
         todo = [one for one in self._manifest.todo() if one.shard.shard_id in self._sizes]
-        wanted = {one.shard.shard_id for one in todo}
+        visible = self._take_up_visible({one.shard.shard_id for one in todo})
+        if not todo or self._is_over_budget():
+            return self.summary()
+        with Journal(self._manifest.store, new_run_id()) as journal:
+            journal.start(
+                job=self._context.spec.name,
+                spec_digest=self._context.spec_digest,
+                partition=f"{self._partition.number}/{self._partition.count}",
+                shards=len(self._sizes),
+                shards_to_do=len(todo),
+            )
+            try:
+                with stop_signals():
+                    self._run_passes(journal, todo, visible)
+            except StopRequested as signal:
+                self._stopped = str(signal)
+            write_snapshot(self._manifest)
+            summary = self.summary()
+            journal.end(summary.exit_code, summary.stopped, new_samples=summary.new_samples)
+        return summary
+
+    def _take_up_visible(self, wanted: Collection[str]) -> dict[str, Counts]:
+        """Count the shards that are visible; the counts of those that are to be labeled again."""
         visible: dict[str, Counts] = {}
         for shard in self._visible_shards():
             self._num_visible += 1
             self._progress.shard_done(self._sizes[shard.shard_id], shard.counts)
             if shard.shard_id in wanted:
                 visible[shard.shard_id] = shard.counts
-        if todo and not self._is_over_budget():
-            try:
-                with stop_signals():
-                    self._run_passes(todo, visible)
-            except StopRequested as signal:
-                self._stopped = str(signal)
-            write_snapshot(self._manifest)
+        return visible
 
-    def _run_passes(self, todo: Sequence[ShardTodo], visible: Mapping[str, Counts]) -> None:
-        self._reporter.message("starting Ray")
-        with ray_session(self._context.spec.runtime):
+    def _run_passes(
+        self, journal: Journal, todo: Sequence[ShardTodo], visible: Mapping[str, Counts]
+    ) -> None:
+        context, progress, reporter = self._context, self._progress, self._reporter
+        reporter.message("starting Ray")
+        with ray_session(context.spec.runtime):
             # imported here: the session sets the environment that ray reads when it is imported
             from sapiens_batch.driver.follow import Follower
-            from sapiens_batch.driver.passes import Passes
+            from sapiens_batch.driver.passes import Passes, count_attempts
             from sapiens_batch.driver.seals import Seals
-            from sapiens_batch.stages.attempts import RemoteAttempts
 
-            context, reporter = self._context, self._reporter
-            seals, attempts = Seals(context), RemoteAttempts.start(uuid.uuid4().hex)
-            follower = Follower(context, self._manifest, self._progress, reporter, visible, seals)
-            passes = Passes(context, follower, reporter, self._load, attempts, self._is_over_budget)
+            attempts = count_attempts(self._manifest.store, journal.run)
+            follower = Follower(
+                context, self._manifest, progress, reporter, visible, Seals(context), journal
+            )
+            passes = Passes(context, follower, self._load, attempts, self._is_over_budget)
+
+            def in_flight() -> list[Place]:
+                return [work.place for work in attempts.unfinished()]
+
             try:
-                follower.resume(todo)
-                passes.run()
+                with journal.watching(progress.as_dict, in_flight):
+                    follower.resume(todo)
+                    passes.run()
             finally:
                 self._failures = tuple(distinct(follower.failures))
 

@@ -14,16 +14,18 @@ run alone: `max_attempts` of them, and the chunk or span fails for the rest of t
 from __future__ import annotations
 
 import threading
+import time
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, NamedTuple, Protocol
 
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from sapiens_batch.protocol.journal import InFlightLog, Place
 from sapiens_batch.protocol.put import ChunkHeader
-from sapiens_batch.protocol.todo import ShardTodo
+from sapiens_batch.protocol.todo import WHOLE_SHARD, ShardTodo
 
 _THREADS = 4
 """Calls that the actor answers at a time; in careful minutes each waits for the store."""
@@ -43,7 +45,12 @@ class Work(NamedTuple):
     shard_id: str
     generation: int
     chunk: int | None
-    span: tuple[int, int] = (0, 1)
+    span: tuple[int, int] = WHOLE_SHARD
+
+    @property
+    def place(self) -> Place:
+        """What a journal says of it: runs differ in how they cut shards into spans."""
+        return self[:3]
 
 
 def describe(header: ChunkHeader) -> str:
@@ -91,23 +98,39 @@ class Attempts(Protocol):
         ...
 
 
+@dataclass(frozen=True, slots=True)
+class Care:
+    """Notes what is begun in the first minutes of a run, where the one before it died. Picklable.
+
+    Attributes:
+        log: Where.
+        until_s: Unix time from which on what the driver's journal says is enough.
+    """
+
+    log: InFlightLog
+    until_s: float
+
+    def note(self, unfinished: Iterable[Work]) -> None:
+        """Store what never came through so far, while it is time."""
+        now_s = time.time()
+        if now_s < self.until_s:
+            self.log.write([work.place for work in unfinished], now_s)
+
+
 class AttemptCounter:
     """The counts of one run.
 
     Args:
-        of_dead_runs: Attempts at what earlier runs had in flight when they died, by work without
-            its span.
-        note: Called, before `begin` answers, with all that never came through; None where a run
-            need not be careful. It may take long; other calls go on.
+        of_dead_runs: How often earlier runs died with a place in flight.
+        care: Notes what is begun before `begin` answers; None where a run need not be careful. It
+            may take long; other calls go on.
     """
 
     def __init__(
-        self,
-        of_dead_runs: Mapping[Work, int] | None = None,
-        note: Callable[[Mapping[Work, int]], None] | None = None,
+        self, of_dead_runs: Mapping[Place, int] | None = None, care: Care | None = None
     ) -> None:
         self._of_dead_runs = dict(of_dead_runs or {})
-        self._note = note
+        self._care = care
         self._unfinished: Counter[Work] = Counter()
         self._isolated: Counter[Work] = Counter()
         self._lock = threading.Lock()
@@ -117,10 +140,10 @@ class AttemptCounter:
         with self._lock:
             for one in ended:
                 self._forget(one)
-            before = self._unfinished[work] + self._of_dead_runs.get(_whole(work), 0)
+            before = self._unfinished[work] + self._of_dead_runs.get(work.place, 0)
             self._unfinished[work] += 1
-        if self._note is not None:
-            self._note(self.unfinished())
+        if self._care is not None:
+            self._care.note(self.unfinished())
         return before
 
     def begin_isolated(self, work: Work, limit: int) -> int:
@@ -147,19 +170,14 @@ class AttemptCounter:
         with self._lock:
             del self._isolated[work]
 
-    def unfinished(self) -> dict[Work, int]:
-        """Beginnings of this run that never came through, by work."""
+    def unfinished(self) -> list[Work]:
+        """What was begun and did not come through so far."""
         with self._lock:
-            return dict(self._unfinished)
+            return list(self._unfinished)
 
     def _forget(self, work: Work) -> None:
         del self._unfinished[work]
-        self._of_dead_runs.pop(_whole(work), None)
-
-
-def _whole(work: Work) -> Work:
-    """Runs differ in how they cut shards into spans."""
-    return work._replace(span=(0, 1))
+        self._of_dead_runs.pop(work.place, None)
 
 
 @dataclass(frozen=True, slots=True)
@@ -174,17 +192,14 @@ class RemoteAttempts:
 
     @classmethod
     def start(
-        cls,
-        run: str,
-        of_dead_runs: Mapping[Work, int] | None = None,
-        note: Callable[[Mapping[Work, int]], None] | None = None,
+        cls, run: str, of_dead_runs: Mapping[Place, int], care: Care | None
     ) -> RemoteAttempts:
         """Start the actor beside the driver; it ends with the driver.
 
         Args:
             run: Id of the run, for who looks at the cluster.
             of_dead_runs: See `AttemptCounter`.
-            note: See `AttemptCounter`; picklable.
+            care: See `AttemptCounter`.
         """
         node = ray.get_runtime_context().get_node_id()
         kind: Any = ray.remote(AttemptCounter)
@@ -193,7 +208,7 @@ class RemoteAttempts:
             num_cpus=0,
             max_concurrency=_THREADS,
             scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
-        ).remote(of_dead_runs, note)
+        ).remote(of_dead_runs, care)
         return cls(actor)
 
     def begin(self, work: Work, ended: Iterable[Work] = ()) -> int:
@@ -218,9 +233,9 @@ class RemoteAttempts:
         """See `Attempts.end_isolated`."""
         self._ask("end_isolated", work)
 
-    def unfinished(self) -> dict[Work, int]:
+    def unfinished(self) -> list[Work]:
         """See `AttemptCounter.unfinished`."""
-        found: dict[Work, int] = self._ask("unfinished")
+        found: list[Work] = self._ask("unfinished")
         return found
 
     def _ask(self, method: str, *arguments: object) -> Any:

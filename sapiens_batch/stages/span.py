@@ -12,7 +12,7 @@ shard, and each of its chunks, in processes that may die.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator
+from collections.abc import Generator, Iterator
 from dataclasses import dataclass, replace
 
 from sapiens_batch.failpoints import reach
@@ -47,18 +47,19 @@ class SpanReader:
 
     def read(self, todo: ShardTodo) -> Iterator[Record]:
         """One record for each chunk of a span that is not done, in order."""
-        work = reading_work(todo)
+        work, settle = reading_work(todo), self.attempts.excuse
         try:
             before = self.attempts.begin(work)
             if before < self.max_attempts:
                 yield from self._read_here(todo)
-            else:
-                yield from self._read_with_care(todo, before)
+                settle = self.attempts.end
+            elif (yield from self._read_with_care(todo, before)):
+                settle = self.attempts.end
         except Exception as error:  # the worker boundary: becomes data for the driver
             yield Outcome(None, failure_of(error, todo.shard.shard_id, None, "read"))
         finally:
             with contextlib.suppress(Exception):  # the run may be over
-                self.attempts.end(work)
+                settle(work)
 
     def _read_here(self, todo: ShardTodo) -> Iterator[Record]:
         for read in self.reader.read(todo):
@@ -75,8 +76,9 @@ class SpanReader:
             failure = failed_chunk(error, read.header, "prepare", self.attempts, self.max_attempts)
             return Outcome(None, failure)
 
-    def _read_with_care(self, todo: ShardTodo, num_before: int) -> Iterator[Record]:
-        work = reading_work(todo)
+    def _read_with_care(self, todo: ShardTodo, num_before: int) -> Generator[Record, None, bool]:
+        """The same in processes that may die; returns whether the span was read to its end."""
+        work, is_whole = reading_work(todo), True
         num_careful = self.attempts.begin_isolated(work, self.max_attempts)
         if num_careful >= self.max_attempts:
             raise IsolationError(
@@ -88,6 +90,7 @@ class SpanReader:
             with preparing_apart(self.preparer, self.reader.stall_timeout_s) as prepare:
                 for record in read_apart(self.reader, todo, num_before):
                     if isinstance(record, Outcome):
+                        is_whole = False
                         yield record
                     elif record.header.index in todo.suspects:
                         yield SuspectChunk(record.header, record.chunk)
@@ -95,3 +98,4 @@ class SpanReader:
                         yield prepare(record)
         finally:
             self.attempts.end_isolated(work)
+        return is_whole
