@@ -197,7 +197,8 @@ class OutputSpec(Section):
         default_factory=dict, repr=False, description="Passed to fsspec; never stored."
     )
     chunk_samples: Annotated[int, Field(ge=1, le=4096)] = Field(
-        default=32, description="Samples per chunk: one call of a label actor, one array object, one receipt."
+        default=32,
+        description="Samples per chunk: one call of a label actor, one array object, one receipt.",
     )
     single_driver: bool = Field(
         default=False,
@@ -241,8 +242,8 @@ class RuntimeSpec(Section):
 
     device: _Device = Field(
         default="auto",
-        description="auto, cpu, cuda, or cuda:N. cuda waits for a GPU where there is none yet; auto "
-        "does where a node type of the cluster has one, and else takes the CPU.",
+        description="auto, cpu, cuda, or cuda:N. cuda waits for a GPU where there is none yet; "
+        "auto does where a node type of the cluster has one, and else takes the CPU.",
     )
     dtype: Literal["float32", "bfloat16", "float16"] = Field(
         default="float32", description="Precision of the forward pass."
