@@ -22,7 +22,7 @@ from sapiens_batch.errors import ProtocolError
 from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.documents import Count, Document, Sha256, now
 from sapiens_batch.records import FORMAT_VERSION, Shard
-from sapiens_batch.storage import Store
+from sapiens_batch.storage import MissingObjectError, Store
 
 BATCH_SHARDS = 4096
 _PLAN_FIELDS: list[pa.Field[Any]] = [
@@ -111,18 +111,24 @@ def list_plans(store: Store) -> list[PlanDocument]:
     Raises:
         ProtocolError: A plan document is damaged or a number is missing.
     """
+    listed = [keys.parse_plan_document(info.key) for info in store.list(keys.PLAN)]
+    newest = max((number for number in listed if number is not None), default=-1)
     found: list[PlanDocument] = []
-    for info in store.list(keys.PLAN):
-        number = keys.parse_plan_document(info.key)
-        if number is None:
-            continue
-        document = PlanDocument.from_bytes(store.read(info.key), info.key)
-        if not number == document.number == len(found):
-            raise ProtocolError(
-                f"{info.key}: plan number {document.number} found where {len(found)} was expected; "
-                "a plan was removed or renamed, restore it"
-            )
+    # by number, because a listing may lag behind what this process just wrote (I9)
+    while True:
+        key = keys.plan_document(len(found))
+        try:
+            document = PlanDocument.from_bytes(store.read(key), key)
+        except MissingObjectError:
+            break
+        if document.number != len(found):
+            raise ProtocolError(f"{key}: is plan {document.number}; it was renamed, restore it")
         found.append(document)
+    if newest >= len(found):
+        raise ProtocolError(
+            f"{keys.plan_document(newest)}: plan number {newest} found where {len(found)} was "
+            "expected; a plan was removed or renamed, restore it"
+        )
     return found
 
 

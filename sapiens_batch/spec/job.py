@@ -199,6 +199,11 @@ class OutputSpec(Section):
     chunk_samples: Annotated[int, Field(ge=1, le=4096)] = Field(
         default=32, description="Samples per chunk: one GPU call, one array object, one receipt."
     )
+    single_driver: bool = Field(
+        default=False,
+        description="Your promise that only one driver works on the job at a time. For stores that "
+        "cannot create an object only if it is not there, which are refused without it.",
+    )
 
 
 class ErrorsSpec(Section):
