@@ -131,7 +131,7 @@ def _store_table(
     key = keys.table(level.table, todo.shard.shard_id, write_id, todo.generation)
     if not store.create(key, data):
         raise ProtocolError(f"{key}: the name of a new table is taken")
-    return StoredObject.describe(key, data, rows=num_rows)
+    return StoredObject.describe(key, data, rows=num_rows, blocks=True)
 
 
 def _describe_arrays(
