@@ -8,14 +8,23 @@ open only what commits name (I3).
 from __future__ import annotations
 
 import io
+from collections import deque
 from collections.abc import Callable
-from typing import Any
+from functools import partial
+from typing import Any, Final
 
 import pyarrow as pa
+import pyarrow.dataset as ds
 from pyarrow import fs
 
+from sapiens_batch.errors import SapiensBatchError
 from sapiens_batch.storage.base import MissingObjectError, Store
 from sapiens_batch.storage.checked import BlockReader, Recorded
+
+_KEPT_ERRORS: Final = 64  # more files than Arrow reads at once
+
+_Read = Callable[[int, int], bytes | memoryview]
+"""Bytes `[start, stop)` of one object."""
 
 
 def arrow_filesystem(
@@ -31,10 +40,22 @@ def arrow_filesystem(
     return fs.PyFileSystem(_StoreHandler(store, recorded))
 
 
+def read_error(dataset: ds.Dataset, error: Exception) -> SapiensBatchError | None:
+    """Our error where a library that reads a dataset has only kept its text, as DuckDB does.
+
+    Args:
+        dataset: What was read.
+        error: What the library raised.
+    """
+    handler = getattr(getattr(dataset, "filesystem", None), "handler", None)
+    errors = handler.errors if isinstance(handler, _StoreHandler) else ()
+    return next((one for one in errors if str(one) in str(error)), None)
+
+
 class _StoreFile(io.RawIOBase):
     """One object as a seekable file."""
 
-    def __init__(self, read: Callable[[int, int], bytes | memoryview], size_bytes: int) -> None:
+    def __init__(self, read: _Read, size_bytes: int) -> None:
         self._read = read
         self._size_bytes = size_bytes
         self._position = 0
@@ -78,6 +99,7 @@ class _StoreHandler(fs.FileSystemHandler):
     def __init__(self, store: Store, recorded: Callable[[str], Recorded | None] | None) -> None:
         self._store = store
         self._recorded = recorded or _unrecorded
+        self.errors: deque[SapiensBatchError] = deque(maxlen=_KEPT_ERRORS)
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, _StoreHandler) and other._store.uri == self._store.uri
@@ -97,17 +119,24 @@ class _StoreHandler(fs.FileSystemHandler):
     def open_input_file(self, path: str) -> pa.PythonFile:
         known = self._recorded(path)
         if known is not None:
-            read, size = BlockReader(self._store, known).read, known.size_bytes
-            return pa.PythonFile(_StoreFile(read, size), mode="r")
+            return self._file(BlockReader(self._store, known).read, known.size_bytes)
         found = self._store.size(path)
         if found is None:
             raise MissingObjectError(f"{self._store.uri}/{path} does not exist")
-        read_range = self._store.read_range
-        plain = _StoreFile(lambda start, stop: read_range(path, start, stop), found)
-        return pa.PythonFile(plain, mode="r")
+        return self._file(partial(self._store.read_range, path), found)
 
     def open_input_stream(self, path: str) -> pa.PythonFile:
         return self.open_input_file(path)
+
+    def _file(self, read: _Read, size_bytes: int) -> pa.PythonFile:
+        def noted(start: int, stop: int) -> bytes | memoryview:
+            try:
+                return read(start, stop)
+            except SapiensBatchError as error:
+                self.errors.append(error)
+                raise
+
+        return pa.PythonFile(_StoreFile(noted, size_bytes), mode="r")
 
     def _info(self, path: str) -> fs.FileInfo:
         known = self._recorded(path)
