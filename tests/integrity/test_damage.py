@@ -80,8 +80,9 @@ def with_flipped_bit(data: bytes, rng: random.Random) -> bytes:
 def test_no_flipped_bit_in_any_object_is_read_silently(job: Path, expected: Expected) -> None:
     rng = random.Random(SEED)
     found = []
+    paths = objects(job)
     for _ in range(NUM_FLIPS):
-        path = rng.choice(objects(job))
+        path = rng.choice(paths)
         with replaced(path, with_flipped_bit(path.read_bytes(), rng)):
             found += silent(job, path, expected, two_of(rng))
     assert found == []
