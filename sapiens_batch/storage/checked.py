@@ -132,8 +132,9 @@ class BlockReader:
         for at in range(0, len(data), BLOCK_BYTES):
             place = (start + at) // BLOCK_BYTES * _DIGITS
             expected = self._recorded.block_crc32c[place : place + _DIGITS]
-            if crc32c(data[at : at + BLOCK_BYTES]) != expected:
-                what = f"the block of {BLOCK_BYTES} bytes at {start + at} has a wrong checksum"
+            block = data[at : at + BLOCK_BYTES]
+            if crc32c(block) != expected:
+                what = f"bytes {start + at} to {start + at + len(block)} have a wrong checksum"
                 raise damaged(self._recorded.key, what)
         return data
 

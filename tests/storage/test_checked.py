@@ -52,7 +52,7 @@ def test_a_changed_bit_is_an_error_in_its_block_only() -> None:
     reader = BlockReader(*stored_bytes("changed", bytes(changed)))
     assert reader.read(0, BLOCK_BYTES) == DATA[:BLOCK_BYTES]
     assert reader.read(2 * BLOCK_BYTES, len(DATA)) == DATA[2 * BLOCK_BYTES :]
-    message = rf"^{KEY}: the block of 262144 bytes at 262144 .* checksum.*`verify --repair`"
+    message = rf"^{KEY}: bytes 262144 to 524288 have a wrong checksum.*`verify --repair`"
     for start, stop in ((BLOCK_BYTES, BLOCK_BYTES + 1), (0, len(DATA)), (BLOCK_BYTES - 1, 400_000)):
         with pytest.raises(ProtocolError, match=message):
             reader.read(start, stop)
