@@ -16,7 +16,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from sapiens_batch.errors import ProtocolError
 from sapiens_batch.records import Status
 from sapiens_batch.storage import Store
-from sapiens_batch.storage.checked import block_crc32c, check_bytes, crc32c
+from sapiens_batch.storage.checked import REMEDY, block_crc32c, check_bytes, crc32c
 
 Count = Annotated[int, Field(ge=0)]
 Hex32 = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
@@ -110,16 +110,12 @@ class StoredObject(Document):
             block_crc32c=block_crc32c(data) if blocks else "",
         )
 
-    def check(self, data: bytes | memoryview) -> None:
-        """Compare the object as it was read with this record (I8).
-
-        Raises:
-            ProtocolError: It has another size or digest.
-        """
-        check_bytes(self.key, data, size_bytes=self.size_bytes, sha256=self.sha256)
-
-    def read(self, store: Store) -> bytes:
+    def read(self, store: Store, *, remedy: str = REMEDY) -> bytes:
         """The whole object, checked (I8).
+
+        Args:
+            store: Where it lies.
+            remedy: What to do when it is damaged, for the message.
 
         Raises:
             MissingObjectError: It is gone.
@@ -127,7 +123,7 @@ class StoredObject(Document):
             StorageError: It cannot be read.
         """
         data = store.read(self.key)
-        self.check(data)
+        check_bytes(self.key, data, size_bytes=self.size_bytes, sha256=self.sha256, remedy=remedy)
         return data
 
 

@@ -237,7 +237,7 @@ def _table(columns: dict[str, Any], schema: pa.Schema) -> pa.Table:
 def _put(store: Store, key: str, table: pa.Table) -> StoredObject:
     data = parquet.encode(table)
     store.create(key, data)
-    return StoredObject.describe(key, data, rows=table.num_rows)
+    return StoredObject.describe(key, data, rows=table.num_rows, blocks=True)
 
 
 def _receipt(shard: Shard, chunk: int, generation: int = 0) -> Receipt:
