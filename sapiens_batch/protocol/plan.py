@@ -32,6 +32,7 @@ _PLAN_FIELDS: list[pa.Field[Any]] = [
     pa.field("version", pa.string(), nullable=False),
     pa.field("size_bytes", pa.int64(), nullable=False),
     pa.field("members", pa.list_(pa.string()), nullable=False),
+    pa.field("fingerprints", pa.list_(pa.string()), nullable=False),
 ]
 PLAN_SCHEMA = pa.schema(_PLAN_FIELDS)
 
@@ -144,7 +145,8 @@ def read_plan(store: Store, document: PlanDocument) -> Iterator[Shard]:
         raise ProtocolError(f"{key}: checksum differs from its document; the plan is damaged")
     for batch in pq.ParquetFile(io.BytesIO(data)).iter_batches(batch_size=BATCH_SHARDS):
         for row in batch.to_pylist():
-            yield Shard(**{**row, "members": tuple(row["members"])})
+            lists = {name: tuple(row[name]) for name in ("members", "fingerprints")}
+            yield Shard(**{**row, **lists})
 
 
 def compare(planned: Iterable[Shard], listed: Iterable[Shard]) -> PlanDrift:

@@ -49,7 +49,7 @@ class ImagesSource(Source):
 
     def read(self, shard: Shard) -> Iterator[Sample | Problem]:
         """Samples in the order of the plan; a vanished file is a quarantined sample."""
-        images = iter_images(shard.uri, shard.members, self.spec.storage_options)
+        images = iter_images(shard, self.spec.storage_options)
         for index, (name, content) in enumerate(images):
             if isinstance(content, Problem):
                 yield bad_sample(name, index, content.reason, content.message)

@@ -28,7 +28,8 @@ from sapiens_batch.storage.base import (
     short_lived,
 )
 from sapiens_batch.storage.failures import is_authority, is_taken, is_transient
-from sapiens_batch.storage.listing import list_folder, modified_s
+from sapiens_batch.storage.listing import list_folder
+from sapiens_batch.storage.versions import modified_s
 
 Result = TypeVar("Result")
 
