@@ -14,7 +14,7 @@ from fsspec.implementations.local import LocalFileSystem
 from fsspec.registry import known_implementations
 
 from sapiens_batch.errors import DependencyError, InputError
-from sapiens_batch.storage.addresses import absolute_uri
+from sapiens_batch.storage.addresses import absolute_uri, public_text, with_secrets
 
 Options = Mapping[str, Any]
 
@@ -37,15 +37,17 @@ def open_filesystem(uri: str, storage_options: Options | None) -> tuple[Any, str
     protocol = uri.partition("://")[0]
     if "::" in uri:
         raise InputError(f"{uri}: chained addresses are not supported; name the object itself")
-    options = {**(storage_options or {}), "use_listings_cache": False}
+    address, options = with_secrets(uri, storage_options)
+    options["use_listings_cache"] = False
     if protocol in ("s3", "s3a"):
         # compare the etag of every answer with the opened one, also where servers ignore If-Match
         options.setdefault("local_expiry_check", True)
     try:
-        system, path = fsspec.core.url_to_fs(uri, **options)
+        system, path = fsspec.core.url_to_fs(address, **options)
     except ImportError as error:
         hint = known_implementations.get(protocol, {}).get("err", str(error))
         raise DependencyError(f"{uri}: {hint} (addresses that start with {protocol}://)") from error
     except ValueError as error:
-        raise InputError(f"{uri}: {error}; check what stands before '://'") from error
+        message = f"{uri}: {error}; check what stands before '://'"
+        raise InputError(public_text(message)) from None
     return system, str(path)

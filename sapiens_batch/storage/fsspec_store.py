@@ -9,7 +9,6 @@ Refused credentials are looked up afresh once, because those of a long job expir
 from __future__ import annotations
 
 import random
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -19,6 +18,7 @@ import fsspec
 from fsspec.core import url_to_fs
 
 from sapiens_batch.errors import DependencyError, StorageError
+from sapiens_batch.storage.addresses import public_text, public_uri, with_secrets
 from sapiens_batch.storage.base import (
     Capabilities,
     MissingObjectError,
@@ -82,7 +82,7 @@ class FsspecStore:
     @property
     def uri(self) -> str:
         """Address of the folder without user and password."""
-        return re.sub(r"//[^/@]*@", "//", self._address)
+        return public_uri(self._address)
 
     def create(self, key: str, data: bytes | memoryview) -> bool:
         """See `Store.create`."""
@@ -248,9 +248,10 @@ class FsspecStore:
         where = f"{self.uri}/{key}"
         if isinstance(error, FileNotFoundError) and verb != "write":
             return MissingObjectError(f"{where} does not exist")
+        cause = public_text(f"{type(error).__name__}: {error}")
         return StorageError(
-            f"cannot {verb} {where}: {type(error).__name__}: {error}; check the address, the "
-            "bucket, the rights and the credentials in storage_options"
+            f"cannot {verb} {where}: {cause}; check the address, the bucket, the rights and the "
+            "credentials in storage_options"
         )
 
 
@@ -267,17 +268,19 @@ def _rebuild(uri: str, options: dict[str, Any], settings: dict[str, Any]) -> Fss
 
 
 def _connect(uri: str, options: Mapping[str, Any]) -> tuple[fsspec.AbstractFileSystem, str]:
-    uncached = {"use_listings_cache": False, "skip_instance_cache": True}
+    address, options = with_secrets(uri, options)
+    options |= {"use_listings_cache": False, "skip_instance_cache": True}
     try:
-        fs, root = url_to_fs(uri, **{**options, **uncached})
+        fs, root = url_to_fs(address, **options)
     except ImportError as error:
         extra = _EXTRAS.get(_scheme(uri))
         package = f"'sapiens-batch[{extra}]'" if extra else "the fsspec package it names"
         raise DependencyError(f"{_scheme(uri)}://: {error}; pip install {package}") from error
     except (ValueError, TypeError) as error:
         raise StorageError(
-            f"cannot open {_scheme(uri)}:// address: {error}; check the scheme and storage_options"
-        ) from error
+            f"cannot open {public_uri(uri)}: {public_text(str(error))}; check the scheme and "
+            "storage_options"
+        ) from None
     return fs, root.rstrip("/")
 
 

@@ -11,6 +11,7 @@ import contextlib
 from collections.abc import Iterator
 
 from sapiens_batch.errors import DependencyError, InputError
+from sapiens_batch.storage.addresses import public_text
 
 _REFUSED = frozenset({400, 401, 402, 403, 404, 405, 406, 410, 414, 416, 451})
 """HTTP answers that asking again does not change."""
@@ -33,8 +34,8 @@ def changed(uri: str, planned: str, found: str) -> ChangedInputError:
 
 
 def as_os_error(error: Exception, uri: str) -> OSError:
-    """The failure of a store as an `OSError` that names the object."""
-    return OSError(f"reading {uri} failed: {type(error).__name__}: {error}")
+    """The failure of a store as an `OSError` that names the object, and no secret."""
+    return OSError(public_text(f"reading {uri} failed: {type(error).__name__}: {error}"))
 
 
 @contextlib.contextmanager
@@ -49,15 +50,19 @@ def translated_errors(uri: str) -> Iterator[None]:
     except IsADirectoryError as error:
         raise InputError(f"{uri} is a folder, not a file") from error
     except PermissionError as error:
+        cause = public_text(str(error))
         raise InputError(
-            f"{uri} may not be read ({error}): check rights and credentials{_options_hint(uri)}"
+            f"{uri} may not be read ({cause}): check rights and credentials{_options_hint(uri)}"
         ) from error
-    except OSError:
-        raise
+    except OSError as error:
+        if public_text(str(error)) == str(error):
+            raise
+        raise as_os_error(error, uri) from None  # the error itself shows the address with secrets
     except Exception as error:  # drivers raise their own types, for example botocore's
         if getattr(error, "status", 0) in _REFUSED:
-            raise InputError(f"{uri} is refused by its server ({error})") from error
-        raise as_os_error(error, uri) from error
+            cause = public_text(str(error))
+            raise InputError(f"{uri} is refused by its server ({cause})") from None
+        raise as_os_error(error, uri) from None
 
 
 @contextlib.contextmanager

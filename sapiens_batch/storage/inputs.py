@@ -17,7 +17,13 @@ from pathlib import Path
 from typing import Any
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.storage.addresses import absolute_uri, join_uri, parent_uri
+from sapiens_batch.storage.addresses import (
+    absolute_uri,
+    join_uri,
+    parent_uri,
+    public_uri,
+    with_secrets,
+)
 from sapiens_batch.storage.braces import constant_prefix, expand_braces
 from sapiens_batch.storage.filesystems import Options, is_local, open_filesystem
 from sapiens_batch.storage.input_errors import MissingInputError, listing_errors, translated_errors
@@ -94,7 +100,7 @@ def stat_input(uri: str, storage_options: Options | None = None) -> InputObject:
         info = system.info(path)
         if info["type"] == "directory":
             raise InputError(f"{uri} is a folder, not a file: give a file in it")
-        return _input_object(info, absolute_uri(uri), posixpath.basename(path))
+        return _input_object(info, absolute_uri(uri), posixpath.basename(absolute_uri(uri)))
 
 
 def find_inputs(
@@ -190,6 +196,12 @@ def _expand_list(uri: str, options: Options, instead: str) -> list[InputObject]:
     names = [join_uri(base, line.strip()) for line in text.splitlines() if line.strip()]
     if not names:
         raise InputError(f"{address} names no object: write one address a line")
+    if secret := next((name for name in names if public_uri(name) != name), None):
+        raise InputError(
+            f"{address}: {public_uri(secret)} stands there with a password or a signature, which "
+            "would get into the plan; name it in `source.uri`, or put credentials into "
+            "`storage_options`"
+        )
     return [
         _input_object(info, name, _list_key(name, base))
         for name, info in _stat_all(names, "@" + uri, options, instead)
@@ -207,7 +219,7 @@ def _glob(pattern: str, options: Options) -> list[tuple[str, Any]]:
     base = _constant_folder(pattern)
     with listing_errors(pattern):
         system, path = open_filesystem(pattern, options)
-        base_path = str(system._strip_protocol(base)).rstrip("/")
+        base_path = _path_in(system, base, options).rstrip("/")
         matches = system.glob(path, detail=True)
         files = [_followed(system, info) for info in matches.values()]
     shows_hidden = posixpath.basename(pattern).startswith(".")
@@ -226,6 +238,11 @@ def _constant_folder(pattern: str) -> str:
     """The longest folder above everything that the pattern can mean, with its slash."""
     constant = _GLOB.split(constant_prefix(pattern), maxsplit=1)[0]
     return constant.rpartition("/")[0] + "/"
+
+
+def _path_in(system: Any, uri: str, options: Options) -> str:
+    """What a filesystem calls an address."""
+    return str(system._strip_protocol(with_secrets(uri, options)[0]))
 
 
 def _followed(system: Any, info: Any) -> Any:
@@ -256,7 +273,7 @@ def _stat_all(
 
 def _stat_group(names: list[str], folder: str, options: Options) -> dict[str, Any]:
     system, _ = open_filesystem(names[0], options)
-    paths = {name: str(system._strip_protocol(name)) for name in names}
+    paths = {name: _path_in(system, name, options) for name in names}
     found: dict[str, Any] = {}
     if len(names) <= STAT_ONE_BY_ONE or folder.startswith("http"):
         for name, path in paths.items():
