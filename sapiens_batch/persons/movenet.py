@@ -67,7 +67,7 @@ def load_movenet() -> MoveNetDetector:
     Raises:
         DependencyError: onnxruntime is not installed.
     """
-    folder = resources.files("sapiens_batch.persons.models")
+    folder = resources.image_files("sapiens_batch.persons.models")
     return MoveNetDetector(folder.joinpath("movenet-multipose.onnx").read_bytes())
 
 
