@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sapiens_batch.errors import DependencyError, SpecError, WeightsError
+from sapiens_batch.errors import DamagedReceiptError, DependencyError, SpecError, WeightsError
 from sapiens_batch.protocol.put import ChunkHeader
 from sapiens_batch.protocol.receipt import Receipt
 from sapiens_batch.records import (
@@ -167,6 +167,7 @@ class Failure:
             again mends nothing.
         suspect: Whether the chunk used up its attempts, so that its samples are to be labeled one
             by one.
+        damaged: Whether a receipt is damaged or lost, so that the shard is to be labeled anew.
     """
 
     shard_id: str
@@ -176,6 +177,7 @@ class Failure:
     trace: str
     in_setup: bool = False
     suspect: bool = False
+    damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -190,7 +192,15 @@ def failure_of(error: Exception, shard_id: str, chunk: int | None, stage: str) -
     """Turn an exception of a stage into data for the driver."""
     trace = "".join(traceback.format_exception(error))
     in_setup = isinstance(error, SpecError | WeightsError | DependencyError)
-    return Failure(shard_id, chunk, stage, f"{type(error).__name__}: {error}", trace, in_setup)
+    return Failure(
+        shard_id,
+        chunk,
+        stage,
+        f"{type(error).__name__}: {error}",
+        trace,
+        in_setup,
+        damaged=isinstance(error, DamagedReceiptError),
+    )
 
 
 def distinct(failures: Sequence[Failure]) -> list[Failure]:
