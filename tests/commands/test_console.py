@@ -33,8 +33,8 @@ def hostile_job(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         images = built_job._images
 
-        def with_hostile_keys(number: int) -> object:
-            table = images(number)
+        def with_hostile_keys(*arguments: int) -> object:
+            table = images(*arguments)
             keys = [f"{HOSTILE}{key}" for key in table["key"].to_pylist()]
             return table.set_column(table.schema.get_field_index("key"), "key", [keys])
 
