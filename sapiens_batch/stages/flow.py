@@ -7,6 +7,7 @@ pickle out of band: they are copied once into the block and viewed, read-only, o
 
 from __future__ import annotations
 
+import logging
 import pickle
 import traceback
 from collections.abc import Mapping, Sequence
@@ -31,6 +32,8 @@ from sapiens_batch.records import (
     ViewBatch,
     ViewSpec,
 )
+
+_log = logging.getLogger(__name__)
 
 _SCHEMA = pa.schema([("header", pa.large_binary()), ("buffers", pa.large_list(pa.large_binary()))])
 
@@ -190,6 +193,7 @@ class Outcome:
 
 def failure_of(error: Exception, shard_id: str, chunk: int | None, stage: str) -> Failure:
     """Turn an exception of a stage into data for the driver."""
+    _log.debug("%s failed", stage, exc_info=error)
     trace = "".join(traceback.format_exception(error))
     in_setup = isinstance(error, SpecError | WeightsError | DependencyError)
     return Failure(
