@@ -15,7 +15,7 @@ from sapiens_batch.records import Problem, Sample, Shard
 from sapiens_batch.sources.base import Source
 from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.sources.fields import bad_sample, make_sample
-from sapiens_batch.sources.files import iter_images
+from sapiens_batch.sources.image_files import iter_images
 from sapiens_batch.sources.names import is_junk
 from sapiens_batch.sources.selection import ShardSelection, load_selection
 from sapiens_batch.sources.shards import slice_shards

@@ -20,7 +20,7 @@ from sapiens_batch.sources.base import Source
 from sapiens_batch.sources.columns import Columns, choose_columns
 from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.sources.fields import bad_sample, make_sample
-from sapiens_batch.sources.files import iter_images
+from sapiens_batch.sources.image_files import iter_images
 from sapiens_batch.sources.rows import RowReader
 from sapiens_batch.sources.selection import ShardSelection, load_selection
 from sapiens_batch.sources.shards import (
@@ -29,7 +29,7 @@ from sapiens_batch.sources.shards import (
     make_shard_id,
     slice_shards,
 )
-from sapiens_batch.sources.tables import open_table
+from sapiens_batch.sources.table_files import open_table
 from sapiens_batch.spec.job import SourceSpec
 from sapiens_batch.storage.addresses import absolute_uri, parent_uri
 from sapiens_batch.storage.inputs import InputObject, expand

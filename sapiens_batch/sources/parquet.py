@@ -18,7 +18,7 @@ from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.sources.rows import RowReader
 from sapiens_batch.sources.selection import ShardSelection, load_selection, selection_digest
 from sapiens_batch.sources.shards import check_version, object_shard
-from sapiens_batch.sources.tables import DamagedTableError, Table, open_table
+from sapiens_batch.sources.table_files import DamagedTableError, Table, open_table
 from sapiens_batch.storage.addresses import absolute_uri, parent_uri
 from sapiens_batch.storage.inputs import InputObject, expand
 from sapiens_batch.storage.reading import open_input

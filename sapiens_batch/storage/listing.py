@@ -19,7 +19,7 @@ PAGE_OBJECTS: Final = 1000
 """The most that S3 returns at once."""
 
 
-def list_folder(fs: Any, root: str, folder: str, request: Request) -> Iterator[ObjectInfo]:
+def list_objects(fs: Any, root: str, folder: str, request: Request) -> Iterator[ObjectInfo]:
     """Every object below a folder.
 
     Args:
