@@ -21,8 +21,6 @@ class ChunkHeader:
         generation: Which generation of the shard is being made.
         ordered: Indices of the chunk's samples to label; None for all. The others are taken over
             from the commit before.
-        attempt: The mark of the attempt in the ledger, empty before there is one.
-        isolated: Whether the samples were labeled one by one.
     """
 
     shard_id: str
@@ -33,5 +31,3 @@ class ChunkHeader:
     problems: tuple[Problem, ...] = ()
     generation: int = 0
     ordered: frozenset[int] | None = None
-    attempt: str = ""
-    isolated: bool = False

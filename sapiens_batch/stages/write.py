@@ -29,7 +29,7 @@ from sapiens_batch.sinks import parquet, zarr
 from sapiens_batch.stages.adopt import adopt
 from sapiens_batch.stages.flow import LabeledChunk
 from sapiens_batch.stages.label_rows import array_rows, images_table, persons_table, settle
-from sapiens_batch.storage import Store
+from sapiens_batch.storage import MissingObjectError, Store
 
 
 class ChunkWriter:
@@ -89,6 +89,18 @@ class ChunkWriter:
         for part in parts.values():
             self._store.delete(part.key)
         return Receipt.from_bytes(self._store.read(receipt_key), key=receipt_key)
+
+    def stored(self, header: ChunkHeader) -> Receipt | None:
+        """The receipt of a chunk, where it has one.
+
+        Raises:
+            StorageError: The store failed.
+        """
+        key = keys.receipt(header.shard_id, header.index, header.generation)
+        try:
+            return Receipt.from_bytes(self._store.read(key), key=key)
+        except MissingObjectError:
+            return None
 
     def _earlier_labels(self, header: ChunkHeader) -> EarlierLabels | None:
         """Labels of the samples of a chunk that were not ordered, or None where all were."""
