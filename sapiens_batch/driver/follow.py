@@ -16,12 +16,11 @@ from sapiens_batch.driver.journal import Journal
 from sapiens_batch.driver.progress import Progress, Reporter
 from sapiens_batch.driver.seals import Sealed, Seals
 from sapiens_batch.driver.sizing import WAVE_SHARDS
-from sapiens_batch.errors import ProtocolError
-from sapiens_batch.protocol import keys
+from sapiens_batch.errors import DamagedReceiptError
 from sapiens_batch.protocol.documents import Counts
 from sapiens_batch.protocol.manifest import READ_THREADS, Manifest
 from sapiens_batch.protocol.open_shard import OpenShard
-from sapiens_batch.protocol.receipt import Receipt
+from sapiens_batch.protocol.receipt import read_receipt
 from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.stages.context import JobContext
 from sapiens_batch.stages.flow import Failure, Outcome, distinct
@@ -105,7 +104,11 @@ class Follower:
         self._journal.failure(failure)
         self._progress.failures += 1
         shard = self._open.get(failure.shard_id)
-        if failure.suspect and failure.chunk is not None and shard is not None:
+        if shard is None:
+            return
+        if failure.damaged:
+            self._open[failure.shard_id] = self._ordered_anew(shard.todo, failure.message)
+        elif failure.suspect and failure.chunk is not None:
             suspects = shard.todo.suspects | {failure.chunk}
             shard.todo = replace(shard.todo, suspects=suspects)
 
@@ -164,14 +167,13 @@ class Follower:
         shard = OpenShard(todo, set(todo.done_chunks))
         if todo.samples is not None or not todo.done_chunks:
             return shard
-        highest = max(todo.done_chunks)
-        key = keys.receipt(todo.shard.shard_id, highest, todo.generation)
+        highest, shard_id = max(todo.done_chunks), todo.shard.shard_id
         try:
-            receipt = Receipt.from_bytes(self._context.store.read(key), key)
-        except MissingObjectError:  # a listing that lagged
-            shard.done.discard(highest)
-            return shard
-        except ProtocolError as error:
+            receipt, _ = read_receipt(self._context.store, shard_id, highest, todo.generation)
+        except DamagedReceiptError as error:
+            if isinstance(error.__cause__, MissingObjectError):  # a listing that lags
+                shard.done.discard(highest)
+                return shard
             return self._ordered_anew(todo, str(error))
         shard.end = highest if receipt.last else None
         return shard
@@ -197,9 +199,6 @@ class Follower:
     def _finish(self, sealed: Sealed) -> None:
         found = sealed.todo.shard
         if sealed.failure is not None:
-            if sealed.damaged:
-                anew = self._ordered_anew(sealed.todo, sealed.failure.message)
-                self._open[found.shard_id] = anew
             self.fail(sealed.failure)
             return
         assert sealed.counts is not None

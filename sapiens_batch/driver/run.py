@@ -209,8 +209,9 @@ class _Run:
             from sapiens_batch.driver.seals import Seals
 
             attempts = count_attempts(self._manifest.store, journal.run)
+            seals = Seals(context.seal_job)
             follower = Follower(
-                context, self._manifest, progress, reporter, visible, Seals(context), journal
+                context, self._manifest, progress, reporter, visible, seals, journal
             )
             passes = Passes(context, follower, self._load, attempts, self._is_over_budget)
 

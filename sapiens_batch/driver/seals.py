@@ -14,10 +14,8 @@ from typing import Any
 import ray
 
 from sapiens_batch.protocol.documents import Counts
-from sapiens_batch.protocol.manifest import Manifest
-from sapiens_batch.protocol.seal import seal_shard
+from sapiens_batch.protocol.seal import SealJob, seal_shard
 from sapiens_batch.protocol.todo import ShardTodo
-from sapiens_batch.stages.context import JobContext
 from sapiens_batch.stages.flow import Failure, failure_of
 
 MAX_SEALS = 6
@@ -33,24 +31,22 @@ class Sealed:
         todo: What was sealed.
         counts: Samples of the commit, or None where there is none.
         failure: Why there is none.
-        damaged: Whether a receipt is damaged or lost, so that the shard must be labeled anew.
     """
 
     todo: ShardTodo
     counts: Counts | None
     failure: Failure | None = None
-    damaged: bool = False
 
 
 class Seals:
     """The seals of one run that wait or are under way.
 
     Args:
-        context: The job.
+        job: The job.
     """
 
-    def __init__(self, context: JobContext) -> None:
-        self._job = ray.put(context)
+    def __init__(self, job: SealJob) -> None:
+        self._job = ray.put(job)
         self._waiting: deque[tuple[ShardTodo, Collection[int]]] = deque()
         self._running: dict[Any, ShardTodo] = {}
 
@@ -94,10 +90,9 @@ def _result(ref: Any, todo: ShardTodo) -> Sealed:
 
 
 @ray.remote(num_cpus=0, max_retries=_RETRIES)
-def _seal(context: JobContext, todo: ShardTodo, chunks: Collection[int]) -> Sealed:
+def _seal(job: SealJob, todo: ShardTodo, chunks: Collection[int]) -> Sealed:
     try:
-        receipts = Manifest.open(context.store).receipts(todo.shard.shard_id, todo.generation)
-        commit = seal_shard(context, todo, receipts)
+        commit = seal_shard(job, todo, chunks)
     except Exception as error:  # the worker boundary: becomes data for the driver
         failure = failure_of(error, todo.shard.shard_id, None, "seal")
         return Sealed(todo, None, failure)

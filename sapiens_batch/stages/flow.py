@@ -17,7 +17,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sapiens_batch.errors import DependencyError, SpecError, WeightsError
+from sapiens_batch.errors import DamagedReceiptError, DependencyError, SpecError, WeightsError
 from sapiens_batch.protocol.put import ChunkHeader
 from sapiens_batch.protocol.receipt import Receipt
 from sapiens_batch.records import (
@@ -168,6 +168,7 @@ class Failure:
             again mends nothing.
         suspect: Whether the chunk used up its attempts, so that its samples are to be labeled one
             by one.
+        damaged: Whether a receipt is damaged or lost, so that the shard is to be labeled anew.
     """
 
     shard_id: str
@@ -177,6 +178,7 @@ class Failure:
     trace: str
     in_setup: bool = False
     suspect: bool = False
+    damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,7 +194,15 @@ def failure_of(error: Exception, shard_id: str, chunk: int | None, stage: str) -
     trace = public_text("".join(traceback.format_exception(error)))
     message = public_text(f"{type(error).__name__}: {error}")
     in_setup = isinstance(error, SpecError | WeightsError | DependencyError)
-    return Failure(shard_id, chunk, stage, message, trace, in_setup)
+    return Failure(
+        shard_id,
+        chunk,
+        stage,
+        message,
+        trace,
+        in_setup,
+        damaged=isinstance(error, DamagedReceiptError),
+    )
 
 
 def distinct(failures: Sequence[Failure]) -> list[Failure]:

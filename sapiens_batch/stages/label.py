@@ -16,6 +16,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from dataclasses import replace
 
@@ -57,6 +58,9 @@ from sapiens_batch.stages.view_labeler import (
 )
 from sapiens_batch.stages.write import ChunkWriter
 
+STORE_THREADS = 4
+"""Arrays are encoded and put side by side; beyond the arrays of two chunks more threads idle."""
+
 
 class LabelChunk:
     """`PreparedChunk` or `SuspectChunk` to `Outcome`; called from several threads at once.
@@ -80,8 +84,13 @@ class LabelChunk:
         self._load = load
         self._attempts = attempts
         self._max_attempts = context.spec.errors.max_attempts
-        columns = context.spec.source.columns
-        self._writer = ChunkWriter(context.store, context.schemas, columns, context.chunk_samples)
+        self._writer = ChunkWriter(
+            context.store,
+            context.schemas,
+            context.spec.source.columns,
+            context.chunk_samples,
+            ThreadPoolExecutor(STORE_THREADS, thread_name_prefix="store"),
+        )
         self._device = Device()
         self._num_chunks = 0
         self._ended: deque[Work] = deque()
