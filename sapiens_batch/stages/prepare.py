@@ -17,6 +17,7 @@ import cv2
 import numpy as np
 
 from sapiens_batch.errors import SampleError
+from sapiens_batch.images.collector import ViewCollector
 from sapiens_batch.images.decoded import DecodedImage, DecodeOptions
 from sapiens_batch.images.guard import guarded_decoder
 from sapiens_batch.images.heap import keep_freed_memory
@@ -26,7 +27,6 @@ from sapiens_batch.protocol.put import ChunkHeader
 from sapiens_batch.records import Array, Chunk, Level, Problem, Sample, Status, ViewSpec
 from sapiens_batch.spec.job import DecodeSpec
 from sapiens_batch.stages.flow import PreparedChunk, PreparedPerson, PreparedSample
-from sapiens_batch.stages.viewing import ViewCollector
 
 _NOBODY = Persons(np.empty((0, 4), np.float32), np.empty(0, np.float32), ())
 # What `person.reason` says about a whole image that stands in for persons.
@@ -74,7 +74,7 @@ class ChunkPreparer:
         _tune_process()
         rows: dict[int, PreparedSample] = {}
         persons: list[PreparedPerson] = []
-        views = ViewCollector(self._view_specs)
+        views = ViewCollector(self._view_specs, len(chunk.samples))
         encoded: dict[int, bytes] = {}
         for position, sample in enumerate(chunk.samples):
             if sample.encoded is None or sample.problem is not None:

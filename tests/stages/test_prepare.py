@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from sapiens_batch.images.collector import EAGER_PERSONS
 from sapiens_batch.images.crops import CropCanvases
 from sapiens_batch.persons import make_person_finder
 from sapiens_batch.records import (
@@ -26,7 +27,6 @@ from sapiens_batch.samples.build import PHOTOS
 from sapiens_batch.spec.job import DecodeSpec, PersonsSpec
 from sapiens_batch.stages.flow import PreparedChunk, pack, unpack
 from sapiens_batch.stages.prepare import ChunkPreparer
-from sapiens_batch.stages.viewing import EAGER_PERSONS
 
 STRETCH = ViewSpec(ViewKind.STRETCH, 64, 48)
 CROP = ViewSpec(ViewKind.CROP, 64, 48)
