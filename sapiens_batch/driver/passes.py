@@ -20,7 +20,7 @@ from sapiens_batch.errors import SapiensBatchError
 from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.stages.attempts import Attempts
 from sapiens_batch.stages.context import JobContext
-from sapiens_batch.stages.flow import Failure, Outcome, failure_of
+from sapiens_batch.stages.flow import Failure, Outcome, distinct, failure_of
 from sapiens_batch.stages.view_labeler import LoadLabeler
 
 
@@ -59,6 +59,7 @@ class Passes:
         the cluster cut short does not count while passes bring something.
         """
         follower = self._follower
+        graph.configure_ray_data(self._context.spec.runtime.no_progress_timeout_s)
         left = self._context.spec.errors.max_attempts + 1
         number = 0
         while left:
@@ -119,12 +120,7 @@ class Passes:
             self._reporter.message(f"attempt {number}: {failure.stage} failed: {failure.message}")
 
 
-def distinct(failures: Sequence[Failure]) -> list[Failure]:
-    """Failures without those that say the same."""
-    return list({(failure.stage, failure.message): failure for failure in failures}.values())
-
-
-def _silent(num_shards: int, exceptions: Sequence[BaseException]) -> Failure:
+def _silent(num_shards: int, exceptions: Sequence[Exception]) -> Failure:
     error = exceptions[0] if exceptions else RuntimeError("no exception was logged")
     failure = failure_of(error, "", None, "graph")
     message = f"{num_shards} shards did not give all their chunks and no reason: {failure.message}"
@@ -132,7 +128,7 @@ def _silent(num_shards: int, exceptions: Sequence[BaseException]) -> Failure:
 
 
 @contextlib.contextmanager
-def _passed_over() -> Iterator[list[BaseException]]:
+def _passed_over() -> Iterator[list[Exception]]:
     """The exceptions of workers that Ray Data logs and goes on without; the first few."""
     handler = _Keeper()
     logger = logging.getLogger("ray.data")
@@ -148,11 +144,11 @@ class _Keeper(logging.Handler):
 
     def __init__(self) -> None:
         super().__init__(logging.ERROR)
-        self.exceptions: list[BaseException] = []
+        self.exceptions: list[Exception] = []
 
     def emit(self, record: logging.LogRecord) -> None:
         error = record.exc_info[1] if record.exc_info else None
-        if error is not None and len(self.exceptions) < _KEPT_EXCEPTIONS:
+        if isinstance(error, Exception) and len(self.exceptions) < _KEPT_EXCEPTIONS:
             self.exceptions.append(error)
 
 

@@ -1,7 +1,7 @@
 """Complete shards are sealed by Ray tasks, a few at a time, while labeling goes on.
 
-A seal takes no CPU of Ray's, so that it need not wait until a task that reads has ended. Sealing may
-be repeated, so a task that dies is begun anew. What a result means is left to who asked.
+A seal takes no CPU of Ray's, so that it need not wait until a task that reads has ended. Sealing
+may be repeated, so a task that dies is begun anew. What a result means is left to who asked.
 """
 
 from __future__ import annotations

@@ -22,6 +22,7 @@ COMMITS = "commits/"
 RELABEL = "relabel/"
 SNAPSHOTS = "snapshots/"
 LEASES = "leases/"
+RUNS = "runs/"
 
 TableName = Literal["images", "persons"]
 
@@ -33,6 +34,9 @@ _RECEIPT = re.compile(rf"receipts/{_SHARD}/{_CHUNK}\.json")
 _COMMIT = re.compile(rf"commits/[0-9a-f]{{2}}/{_SHARD}\.json")
 _RELABEL = re.compile(rf"relabel/[0-9a-f]{{2}}/{_SHARD}\.json")
 _SNAPSHOT = re.compile(r"snapshots/(?P<number>\d{8,})-(?P<digest>[0-9a-f]{64})\.parquet")
+_JOURNAL = re.compile(
+    r"runs/(?P<run>\d{8}T\d{6}Z-[0-9a-f]{8})/(?:(?P<writer>[a-z]+)-)?(?P<number>\d{4,})\.jsonl"
+)
 _ATTEMPT = re.compile(rf"attempts/{_SHARD}/(?:{_CHUNK}|read)/{_WRITE_ID}")
 _PART = re.compile(rf"parts/(?P<name>[a-z]+)/{_SHARD}/{_CHUNK}-{_WRITE_ID}\.parquet")
 _TABLE = re.compile(rf"tables/(?P<name>[a-z]+)/[0-9a-f]{{2}}/{_SHARD}-{_WRITE_ID}\.parquet")
@@ -154,6 +158,11 @@ def lease(number: int, write_id: str) -> str:
     return f"{LEASES}{number:08d}-{write_id}.json"
 
 
+def journal(run: str, number: int, writer: str = "") -> str:
+    """A segment of the journal of a run; each writer of a run counts its own."""
+    return f"{RUNS}{run}/{writer}{'-' if writer else ''}{number:04d}.jsonl"
+
+
 def parse_plan_document(key: str) -> int | None:
     """The number of a plan document, or None for any other key."""
     match = _PLAN_DOCUMENT.fullmatch(key)
@@ -182,6 +191,12 @@ def parse_snapshot(key: str) -> tuple[int, str] | None:
     """(number of commits, digest) of a snapshot, or None for any other key."""
     match = _SNAPSHOT.fullmatch(key)
     return (int(match["number"]), match["digest"]) if match else None
+
+
+def parse_journal(key: str) -> tuple[str, str, int] | None:
+    """(run, writer, number) of a segment of a journal, or None for any other key."""
+    match = _JOURNAL.fullmatch(key)
+    return (match["run"], match["writer"] or "", int(match["number"])) if match else None
 
 
 def parse(key: str) -> ObjectName | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import pickle
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -191,6 +191,11 @@ def failure_of(error: Exception, shard_id: str, chunk: int | None, stage: str) -
     trace = "".join(traceback.format_exception(error))
     in_setup = isinstance(error, SpecError | WeightsError | DependencyError)
     return Failure(shard_id, chunk, stage, f"{type(error).__name__}: {error}", trace, in_setup)
+
+
+def distinct(failures: Sequence[Failure]) -> list[Failure]:
+    """Failures without those that say the same."""
+    return list({(failure.stage, failure.message): failure for failure in failures}.values())
 
 
 def pack(record: Any) -> pa.Table:

@@ -36,7 +36,7 @@ class Standing(StrEnum):
     FOREIGN = "foreign"
 
 
-_OWN_FOLDERS = (keys.PLAN, keys.SNAPSHOTS, keys.LEASES)
+_OWN_FOLDERS = (keys.PLAN, keys.SNAPSHOTS, keys.LEASES, keys.RUNS)
 
 
 class Names:
