@@ -78,7 +78,7 @@ class ChunkPreparer:
         encoded: dict[int, bytes] = {}
         for position, sample in enumerate(chunk.samples):
             if sample.encoded is None or sample.problem is not None:
-                rows[position] = _quarantined(sample, sample.problem or _missing(sample))
+                rows[position] = quarantined_row(sample, sample.problem or _missing(sample))
             else:
                 encoded[position] = sample.encoded
         for group in self._decode(chunk.samples, encoded):
@@ -120,7 +120,7 @@ class ChunkPreparer:
         found = iter(self._find([sample for sample, _ in sound], [image for _, image in sound]))
         for position, sample, image in group:
             if isinstance(image, SampleError):
-                rows[position] = _quarantined(sample, Problem(image.reason, image.message))
+                rows[position] = quarantined_row(sample, Problem(image.reason, image.message))
                 continue
             of_image = next(found)
             rows[position] = self._row(sample, image, of_image)
@@ -165,7 +165,7 @@ class ChunkPreparer:
         )
 
 
-def _quarantined(sample: Sample, problem: Problem) -> PreparedSample:
+def quarantined_row(sample: Sample, problem: Problem) -> PreparedSample:
     """The row of a sample without an image."""
     bare = replace(sample, encoded=None)
     return PreparedSample(bare, Status.QUARANTINED, problem, content_sha256=_digest(sample))
