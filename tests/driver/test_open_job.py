@@ -1,4 +1,4 @@
-"""Opening a job: stores that cannot keep drivers apart, listings that lag, what was planned (I9)."""
+"""Opening a job: one driver or many, listings that lag, plans that others wrote (I9)."""
 
 from __future__ import annotations
 
