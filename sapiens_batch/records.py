@@ -355,11 +355,15 @@ class LabelSchema:
 
     @property
     def row_columns(self) -> tuple[ColumnField, ...]:
-        """Columns that tie a table row to its array row: position, frame size and affine."""
+        """Columns that tie a table row to its array row: position, root, frame size and affine.
+
+        The root is filled in when a shard is sealed.
+        """
         if self.array is None:
             return ()
         return (
             ColumnField(f"{self.task}_row", "int64", (), "", "row in the shard's array"),
+            ColumnField(f"{self.task}_array", "string", (), "", "root of that array in the job"),
             ColumnField(f"{self.task}_height", "int32", (), "px", "valid rows of the frame"),
             ColumnField(f"{self.task}_width", "int32", (), "px", "valid columns of the frame"),
             ColumnField(f"{self.task}_affine", "float64", (4,), "px", _AFFINE),

@@ -16,7 +16,7 @@ from spec_reference import spec_reference
 
 from sapiens_batch.protocol.commit import Commit
 from sapiens_batch.protocol.documents import Document
-from sapiens_batch.protocol.manifest import JobDocument
+from sapiens_batch.protocol.job import JobDocument
 from sapiens_batch.protocol.orders import RelabelOrder
 from sapiens_batch.protocol.plan import PlanDocument
 from sapiens_batch.protocol.receipt import Receipt

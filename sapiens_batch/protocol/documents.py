@@ -7,12 +7,14 @@ never believed (I8); which documents there are is left to the sibling modules.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sapiens_batch.errors import ProtocolError
+from sapiens_batch.records import Status
 from sapiens_batch.storage import Store
 from sapiens_batch.storage.checked import REMEDY, block_crc32c, check_bytes, crc32c
 
@@ -139,6 +141,12 @@ class Counts(Document):
     empty: Count = 0
     quarantined: Count = 0
     persons: Count = 0
+
+    @classmethod
+    def of(cls, statuses: Mapping[str, int], persons: int) -> Counts:
+        """The counts of rows of `images` with these statuses, and of so many persons."""
+        named = {status.value: statuses.get(status, 0) for status in Status}
+        return cls(**named, persons=persons)
 
     @property
     def samples(self) -> int:

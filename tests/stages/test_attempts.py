@@ -9,8 +9,9 @@ import pytest
 
 from sapiens_batch.errors import StorageError
 from sapiens_batch.protocol import keys
+from sapiens_batch.protocol.put import ChunkHeader
 from sapiens_batch.stages.attempts import AttemptLedger, IsolationError, SuspectChunkError
-from sapiens_batch.stages.flow import ChunkHeader, Outcome, pack, unpack
+from sapiens_batch.stages.flow import Outcome, pack, unpack
 from sapiens_batch.stages.stage import write_chunk
 from sapiens_batch.stages.write import ChunkWriter
 from sapiens_batch.storage.memory import MemoryStore
@@ -110,10 +111,10 @@ def test_a_failure_in_isolation_is_no_death(ledger: AttemptLedger) -> None:
 
 
 class OverwhelmedStore(MemoryStore):
-    """Memory that ends whoever writes a table part."""
+    """Memory that ends whoever writes a receipt."""
 
     def create(self, key: str, data: bytes) -> bool:
-        if key.startswith(keys.PARTS):
+        if key.startswith(keys.RECEIPTS):
             raise SystemExit
         return super().create(key, data)
 
