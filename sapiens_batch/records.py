@@ -89,6 +89,8 @@ class Shard:
         version: Etag where the store has one, else `size-mtime_ns`; a hash for a slice.
         size_bytes: Size of the object, or the sum over `members`.
         members: For a slice of a listing: the source-relative image names, in order.
+        fingerprints: For each member 8 hex digits over its size and version; empty where those
+            were not known when it was planned.
     """
 
     shard_id: str
@@ -97,6 +99,7 @@ class Shard:
     version: str
     size_bytes: int
     members: tuple[str, ...] = ()
+    fingerprints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)

@@ -22,7 +22,7 @@ from sapiens_batch.curate.duplicates import NUM_LINKS, components, links, repres
 from sapiens_batch.curate.recipe import Recipe
 from sapiens_batch.curate.selection import Selection
 from sapiens_batch.curate.tables import columns, connect
-from sapiens_batch.errors import InputError, SpecError
+from sapiens_batch.errors import SpecError
 from sapiens_batch.labelset import LabelSet
 from sapiens_batch.records import Array
 from sapiens_batch.search import SearchIndex, build_index
@@ -210,17 +210,3 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def check_selects(labels: LabelSet, selection: Selection) -> None:
-    """Check that a selection was made of this job's labels.
-
-    Raises:
-        InputError: It was made of another job.
-    """
-    if selection.made.get("spec_digest") != labels.job.spec_digest:
-        raise InputError(
-            f"the selection was made of job {selection.made.get('job')!r} (spec "
-            f"{str(selection.made.get('spec_digest'))[:12]}), not of {labels.job.name!r} (spec "
-            f"{labels.job.spec_digest[:12]})"
-        )

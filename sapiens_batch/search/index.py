@@ -147,19 +147,6 @@ class SearchIndex:
         for start, places, index in self._segments():
             yield start, Vectors(places, cells.stored_vectors(index))
 
-    def vector_at(self, shard_id: str, index: int) -> Array | None:
-        """(C,) float32, the vector of one sample, or None where the index has none."""
-        for segment in self.view.segments:
-            if shard_id not in segment.shards:
-                continue
-            places, stored = self._load(segment)
-            mine = np.asarray(places["shard_id"]) == shard_id
-            found = np.flatnonzero(mine & (np.asarray(places["index"]) == index))
-            if len(found):
-                vector: Array = stored.reconstruct(int(found[0]))
-                return vector
-        return None
-
     def _segments(self) -> Iterator[tuple[int, pa.Table, Any]]:
         start = 0
         for segment in self.view.segments:
