@@ -20,7 +20,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-GROUP_ROOTS = ("/sys/fs/cgroup", "/sys/fs/cgroup/cpu,cpuacct", "/sys/fs/cgroup/cpuacct")
+GROUP_ROOTS = (
+    ("/sys/fs/cgroup", "/sys/fs/cgroup/unified"),
+    ("/sys/fs/cgroup/cpuacct", "/sys/fs/cgroup/cpu,cpuacct"),
+)
+"""Where control groups of version 2 and of version 1 usually are."""
+
+COUNTERS = ("cpu.stat", "cpuacct.usage")
 LOOK_EVERY_S = 0.1
 END_TIMEOUT_S = 60.0
 """In which all processes of a command that ended must have ended too."""
@@ -81,11 +87,10 @@ def _own_group() -> Iterator[Path | None]:
         except OSError:
             continue
         try:
-            if _counts(group):
-                yield group
-                return
+            yield group
         finally:
             _remove(group)
+        return
     yield None
 
 
@@ -100,16 +105,15 @@ def _remove(group: Path) -> None:
 
 
 def _candidates() -> Iterator[Path]:
-    """Folders below this process's groups, of version 2 first."""
+    """Folders below this process's groups that would count, of version 2 first."""
     name = f"benchmark-{uuid.uuid4().hex}"
-    own = [line.split(":", 2) for line in Path("/proc/self/cgroup").read_text().splitlines()]
-    for _, controllers, path in own:
-        if not controllers or "cpuacct" in controllers.split(","):
-            yield from (Path(f"{root}{path}") / name for root in GROUP_ROOTS)
-
-
-def _counts(group: Path) -> bool:
-    return (group / "cpuacct.usage").exists() or (group / "cpu.stat").exists()
+    for line in reversed(Path("/proc/self/cgroup").read_text().splitlines()):
+        _, controllers, path = line.split(":", 2)
+        if controllers and "cpuacct" not in controllers.split(","):
+            continue
+        for parent in (Path(f"{root}{path}") for root in GROUP_ROOTS[bool(controllers)]):
+            if any((parent / file).exists() for file in COUNTERS):
+                yield parent / name
 
 
 def _group_seconds(group: Path) -> float:
