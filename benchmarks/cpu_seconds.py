@@ -95,13 +95,20 @@ def _own_group() -> Iterator[Path | None]:
 
 
 def _remove(group: Path) -> None:
-    """End what is left in a group when we were interrupted, and take the group away."""
-    while left := (group / "cgroup.procs").read_text().split():
-        for pid in left:
+    """Take a group away, with what is left in it when we were interrupted."""
+    deadline = time.monotonic() + END_TIMEOUT_S
+    while True:
+        for pid in (group / "cgroup.procs").read_text().split():
             with contextlib.suppress(ProcessLookupError):
                 os.kill(int(pid), signal.SIGKILL)
-        time.sleep(LOOK_EVERY_S)
-    group.rmdir()
+        try:
+            group.rmdir()
+        except OSError:  # busy while the kernel takes down who ended
+            if time.monotonic() > deadline:
+                raise
+            time.sleep(LOOK_EVERY_S)
+        else:
+            return
 
 
 def _candidates() -> Iterator[Path]:
