@@ -53,22 +53,14 @@ class DriftError(SapiensBatchError):
     exit_code = 3
 
 
-class BudgetError(SapiensBatchError):
-    """More samples were quarantined than the job allows: look at `errors`, then decide."""
-
-    exit_code = 4
-
-
-class IncompleteError(SapiensBatchError):
-    """The job stopped before every shard was committed: run the same command again."""
-
-    exit_code = 5
-
-
 class ProtocolError(SapiensBatchError):
     """Stored objects contradict each other or the format: run `verify`."""
 
     exit_code = 1
+
+
+class DamagedReceiptError(ProtocolError):
+    """Receipts of an open shard are damaged or gone: order the whole shard to be labeled again."""
 
 
 class SampleError(SapiensBatchError):

@@ -1,18 +1,16 @@
-"""The process in which suspect samples are labeled: one at a time, nothing else at stake.
+"""What runs in the process in which suspect samples are labeled: one at a time.
 
-Started by `isolate` as `python -m`, spoken to over standard input and output. It ends when its
-input does, so it does not outlive the worker that started it.
+Started and asked by `isolate`. Nothing else is at stake there: it may die, or give up its device.
 """
 
 from __future__ import annotations
 
 import os
-import signal
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 
-from sapiens_batch.child.exchange import receive, send
-from sapiens_batch.errors import SapiensBatchError
+from sapiens_batch.models.memory import is_out_of_memory
 from sapiens_batch.records import Chunk, Problem
 from sapiens_batch.stages.context import JobContext
 from sapiens_batch.stages.flow import LabeledChunk
@@ -22,11 +20,9 @@ from sapiens_batch.stages.view_labeler import (
     LoadLabeler,
     ViewLabeler,
     is_device_lost,
-    is_out_of_memory,
     label_views,
 )
 
-READY = "ready"
 OUT_OF_MEMORY = "oom"
 FAILED = "label.failed"
 
@@ -48,40 +44,26 @@ class Setup:
     num_threads: int | None
 
 
-def serve() -> None:
-    """Answer requests from standard input on standard output until the input closes."""
-    requests, answers = os.dup(0), os.dup(1)
-    os.dup2(2, 1)  # what a library prints must not get between the answers
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    try:
-        setup: Setup = receive(requests)
-        try:
-            preparer = setup.make_preparer(setup.context)
-            preparer.load()  # later, its failure would be the sample's
-            labeler = setup.load_labeler(setup.context, setup.num_threads)
-        except SapiensBatchError as error:
-            send(answers, error)
-            return
-        send(answers, READY)
-        while True:
-            chunk: Chunk = receive(requests)
-            send(answers, _label(chunk, setup.context, preparer, labeler))
-    except (EOFError, BrokenPipeError):
-        return
+def start_labeling(setup: Setup) -> Callable[[Chunk], Iterator[LabeledChunk | Problem]]:
+    """Load what labels the single sample of a chunk, or says why it cannot be labeled.
+
+    Raises:
+        SapiensBatchError: The models cannot be loaded; no sample is to blame for that.
+    """
+    preparer = setup.make_preparer(setup.context)
+    preparer.load()  # later, its failure would be the sample's
+    labeler = setup.load_labeler(setup.context, setup.num_threads)
+    return partial(_label, setup.context, preparer, labeler)
 
 
 def _label(
-    chunk: Chunk, context: JobContext, preparer: ChunkPreparer, labeler: ViewLabeler
-) -> LabeledChunk | Problem:
+    context: JobContext, preparer: ChunkPreparer, labeler: ViewLabeler, chunk: Chunk
+) -> Iterator[LabeledChunk | Problem]:
     (sample,) = chunk.samples
     try:
-        return label_views(preparer.prepare(chunk), context, labeler)
+        yield label_views(preparer.prepare(chunk), context, labeler)
     except Exception as error:  # the worker boundary: becomes a row
         if is_device_lost(error):
             os._exit(DEVICE_LOST_STATUS)
         reason = OUT_OF_MEMORY if is_out_of_memory(error) else FAILED
-        return Problem(reason, f"{sample.key}: {type(error).__name__}: {error}")
-
-
-if __name__ == "__main__":
-    serve()
+        yield Problem(reason, f"{sample.key}: {type(error).__name__}: {error}")

@@ -8,6 +8,7 @@ show.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
 import numpy as np
@@ -78,7 +79,8 @@ class _Views:
         for box, owner in zip(boxes, owners, strict=True):
             to_source, content = map_view(image.size, image.reduction, self._spec, box)
             self._add(Cut(len(self._images), box), to_source, content, image, owner)
-        self._images.append(image)
+        # the decoder uses the memory of an image again
+        self._images.append(replace(image, pixels=image.pixels.copy()))
 
     def _add(
         self, entry: int | Cut, to_source: Affine, content: Region, image: DecodedImage, owner: int

@@ -54,4 +54,4 @@ def test_a_failure_carries_type_text_and_traceback() -> None:
     found = unpack(pack(outcome)).failure
     assert found.message == "OSError: disk gone"
     assert (found.chunk, found.stage) == (3, "write")
-    assert "test_cells.py" in found.trace
+    assert "test_flow.py" in found.trace
