@@ -75,8 +75,9 @@ def make_job(
     *,
     errors: dict[str, Any] | None = None,
     runtime: dict[str, Any] | None = None,
+    chunk_samples: int = 2,
 ) -> JobContext:
-    """Create a job directory with its plan, or open it; two samples a chunk.
+    """Create a job directory with its plan, or open it.
 
     Repeated faults in one job are no poison, so many attempts are allowed.
     """
@@ -93,7 +94,7 @@ def make_job(
             "output": {
                 "uri": place.output,
                 "storage_options": place.options,
-                "chunk_samples": 2,
+                "chunk_samples": chunk_samples,
             },
             "errors": {"max_attempts": 20, **(errors or {})},
             "runtime": runtime or {},
