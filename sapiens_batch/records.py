@@ -238,10 +238,7 @@ class ViewSpec:
 
 
 class Canvases(Protocol):
-    """(n, height, width, 3) uint8 RGB whose contiguous ranges are arrays.
-
-    An array, or, for images with many persons, what cuts the crops of a range when it is taken.
-    """
+    """(n, height, width, 3) uint8 RGB: an array, or what makes the ranges that are taken."""
 
     @property
     def shape(self) -> tuple[int, ...]:

@@ -16,7 +16,6 @@ from dataclasses import replace
 import cv2
 import numpy as np
 
-from sapiens_batch.errors import SampleError
 from sapiens_batch.images.collector import ViewCollector
 from sapiens_batch.images.decoded import DecodedImage, DecodeOptions
 from sapiens_batch.images.guard import guarded_decoder
@@ -33,7 +32,7 @@ _NOBODY = Persons(np.empty((0, 4), np.float32), np.empty(0, np.float32), ())
 INVENTED = "person.invented"
 
 # Position in the chunk, the sample, and what became of its image.
-_Decoded = tuple[int, Sample, DecodedImage | SampleError]
+_Decoded = tuple[int, Sample, DecodedImage | Problem]
 
 
 class ChunkPreparer:
@@ -119,8 +118,8 @@ class ChunkPreparer:
         sound = [(sample, image) for _, sample, image in group if isinstance(image, DecodedImage)]
         found = iter(self._find([sample for sample, _ in sound], [image for _, image in sound]))
         for position, sample, image in group:
-            if isinstance(image, SampleError):
-                rows[position] = quarantined_row(sample, Problem(image.reason, image.message))
+            if isinstance(image, Problem):
+                rows[position] = quarantined_row(sample, image)
                 continue
             of_image = next(found)
             rows[position] = self._row(sample, image, of_image)
