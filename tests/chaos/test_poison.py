@@ -8,10 +8,9 @@ import pytest
 
 from sapiens_batch.driver.retry import order_retry
 from sapiens_batch.protocol import keys
+from sapiens_batch.protocol.journal import InFlightLog
 from sapiens_batch.protocol.manifest import Manifest
-from sapiens_batch.protocol.put import ChunkHeader
 from sapiens_batch.sinks import parquet
-from sapiens_batch.stages.attempts import AttemptLedger
 from tests.chaos.jobs import Place, check_whole, make_job, run_here
 from tests.chaos.matrix import Arena
 from tests.synthetic import (
@@ -80,17 +79,18 @@ def test_poison_is_quarantined_alone_and_labeled_when_it_is_retried(
 def test_a_chunk_whose_driver_was_killed_again_and_again_is_just_labeled(arena: Arena) -> None:
     job = arena.job("innocent")
     shard = Manifest.open(job.store).todo()[0].shard
-    ledger = AttemptLedger(job.store, job.spec.errors.max_attempts)
-    for _ in range(job.spec.errors.max_attempts):
-        ledger.begin(ChunkHeader(shard.shard_id, 1, 2, 4, last=False))
+    for number in range(job.spec.errors.max_attempts):
+        # what a driver that was killed leaves
+        log = InFlightLog(job.store, f"20260101T000000Z-{number:08x}")
+        log.write([(shard.shard_id, 0, 1), (shard.shard_id, 0, None)], 0.0)
     assert run_here(job).exit_code == 0
     check_whole(job, arena.expected)
 
 
 @pytest.mark.slow
-def test_workers_that_are_replaced_after_every_other_chunk_lose_nothing(arena: Arena) -> None:
+def test_actors_that_are_replaced_after_every_other_chunk_lose_nothing(arena: Arena) -> None:
     place = Place(arena.place.corpus, f"{arena.place.output}/recycled")
-    job = make_job(place, runtime={"actor_max_chunks": 2, "worker_max_chunks": 2})
+    job = make_job(place, runtime={"actor_max_chunks": 2})
     assert run_here(job).exit_code == 0
     check_whole(job, arena.expected)
 

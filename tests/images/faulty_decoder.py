@@ -1,15 +1,13 @@
-"""A decoder process that dies, hangs or misbehaves on request, for the tests of its guard."""
+"""A decoder that dies, hangs or misbehaves on request, for the tests of its guard."""
 
 from __future__ import annotations
 
 import ctypes
 import os
-import sys
 import time
 from pathlib import Path
 
 from sapiens_batch.images.decode import decode
-from sapiens_batch.images.decode_process import serve
 from sapiens_batch.images.decoded import DecodedImage, DecodeOptions
 
 
@@ -20,6 +18,9 @@ def faulty(encoded: bytes, *, options: DecodeOptions, crop_density: float) -> De
         time.sleep(600)
     if encoded == b"EXIT":
         os._exit(7)
+    if encoded.startswith(b"SLOW "):
+        time.sleep(0.4)
+        encoded = encoded.removeprefix(b"SLOW ")
     if encoded.startswith(b"CRASH ONCE "):
         marker = Path(encoded.removeprefix(b"CRASH ONCE ").decode())
         if not marker.exists():
@@ -30,7 +31,3 @@ def faulty(encoded: bytes, *, options: DecodeOptions, crop_density: float) -> De
         os.write(1, b"libraries print what they like")
         encoded = encoded.removeprefix(b"PRINT ")
     return decode(encoded, options=options, crop_density=crop_density)
-
-
-if __name__ == "__main__":
-    serve(faulty, int(sys.argv[1]))
