@@ -31,6 +31,7 @@ from sapiens_batch.records import (
     ViewBatch,
     ViewSpec,
 )
+from sapiens_batch.storage.addresses import public_text
 
 _SCHEMA = pa.schema([("header", pa.large_binary()), ("buffers", pa.large_list(pa.large_binary()))])
 
@@ -189,14 +190,15 @@ class Outcome:
 
 
 def failure_of(error: Exception, shard_id: str, chunk: int | None, stage: str) -> Failure:
-    """Turn an exception of a stage into data for the driver."""
-    trace = "".join(traceback.format_exception(error))
+    """Turn an exception of a stage into data for the driver, without secrets of addresses."""
+    trace = public_text("".join(traceback.format_exception(error)))
+    message = public_text(f"{type(error).__name__}: {error}")
     in_setup = isinstance(error, SpecError | WeightsError | DependencyError)
     return Failure(
         shard_id,
         chunk,
         stage,
-        f"{type(error).__name__}: {error}",
+        message,
         trace,
         in_setup,
         damaged=isinstance(error, DamagedReceiptError),
