@@ -67,14 +67,7 @@ class ParquetTables:
         base: bytes | None = None,
         kept: Collection[int] = (),
     ) -> SealedTable | None:
-        """The table of a shard; None for one without rows that a shard may lack.
-
-        Args:
-            level: Which table.
-            sections: Rows of its chunks, in any order.
-            roots: The root of the array by task, for the rows that point into one.
-            base: The table of the generation before.
-            kept: Samples, by index, whose rows come from there.
+        """See `protocol.seal.TableFormat.seal`.
 
         Raises:
             ProtocolError: Rows are not of this job's schema, or the base is no table.
