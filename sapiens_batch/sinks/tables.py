@@ -21,7 +21,10 @@ from sapiens_batch.errors import ProtocolError
 from sapiens_batch.records import LabelSchema, Level, Status
 from sapiens_batch.sinks import parquet
 
-_OPTIONS = pa.ipc.IpcWriteOptions(compression="zstd")
+# Of 32 images with labels of four tasks: lz4 takes 0.1 ms to write and 0.06 to read, zstd 0.9 and
+# 0.7 for 15 % fewer bytes; threads cost twice the CPU, and chunks are written side by side anyway.
+_WRITE = pa.ipc.IpcWriteOptions(compression="lz4", use_threads=False)
+_READ = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,14 +67,7 @@ class ParquetTables:
         base: bytes | None = None,
         kept: Collection[int] = (),
     ) -> SealedTable | None:
-        """The table of a shard; None for one without rows that a shard may lack.
-
-        Args:
-            level: Which table.
-            sections: Rows of its chunks, in any order.
-            roots: The root of the array by task, for the rows that point into one.
-            base: The table of the generation before.
-            kept: Samples, by index, whose rows come from there.
+        """See `protocol.seal.TableFormat.seal`.
 
         Raises:
             ProtocolError: Rows are not of this job's schema, or the base is no table.
@@ -111,7 +107,7 @@ def row_schema(schema: pa.Schema, labels: Iterable[LabelSchema]) -> pa.Schema:
 def encode_rows(table: pa.Table) -> bytes:
     """Rows as bytes."""
     sink = pa.BufferOutputStream()
-    with pa.ipc.new_stream(sink, table.schema, options=_OPTIONS) as writer:
+    with pa.ipc.new_stream(sink, table.schema, options=_WRITE) as writer:
         writer.write_table(table)
     return sink.getvalue().to_pybytes()
 
@@ -123,7 +119,7 @@ def decode_rows(data: bytes, schema: pa.Schema | None = None) -> pa.Table:
         ProtocolError: The bytes are no rows, or of another schema than the given one.
     """
     try:
-        table: pa.Table = pa.ipc.open_stream(data).read_all()
+        table: pa.Table = pa.ipc.open_stream(data, options=_READ).read_all()
     except (pa.ArrowException, OSError) as error:
         raise ProtocolError(f"not the rows of a chunk: {error}; run `verify`") from error
     if schema is not None and not table.schema.equals(schema):
