@@ -1,8 +1,8 @@
 """The process that a `Child` starts: `python -m sapiens_batch.child FD NAME`.
 
 It answers the messages that come over the descriptor until there are no more; what answers is sent
-to it first. Invariant: it ends with the process that started it, whatever it is doing: the kernel
-ends it when its standard input closes.
+to it first. Invariant: it ends with the process that started it, whatever it is doing (elsewhere
+than on Linux, when it next speaks).
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ def serve(channel: Channel) -> None:
     except SapiensBatchError as error:
         channel.send(error)
         return
-    channel.send(None)
+    channel.send(End())
     for message in _messages(channel):
         for answer in answers_to(message):
             channel.send(answer)
@@ -43,7 +43,7 @@ def _messages(channel: Channel) -> Iterator[Any]:
 
 
 def end_with_parent() -> None:
-    """Have the kernel send SIGIO, which ends a process, when the pipe at standard input closes."""
+    """Have the kernel end this process (SIGIO) when the pipe at its standard input closes."""
     if sys.platform == "linux":
         fcntl.fcntl(0, fcntl.F_SETOWN, os.getpid())
         fcntl.fcntl(0, fcntl.F_SETFL, fcntl.fcntl(0, fcntl.F_GETFL) | os.O_ASYNC)

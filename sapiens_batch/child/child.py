@@ -30,15 +30,7 @@ class End:
 
 
 class DiedError(Exception):
-    """The process ended before it had answered.
-
-    Attributes:
-        how: Its exit status, or the signal, in words.
-    """
-
-    def __init__(self, how: str) -> None:
-        super().__init__(how)
-        self.how = how
+    """The process ended before it had answered; says with which exit status or signal."""
 
 
 class TimedOutError(Exception):
@@ -88,20 +80,9 @@ class Child(Generic[M, A]):
             SapiensBatchError: Raised by `start`.
             RuntimeError: The process does not start.
         """
-        running = self._running = self._running or self._started()
-        done = False
-        try:
-            running.channel.send(message)
-            while not isinstance(answer := running.channel.receive(timeout_s), End):
-                yield answer
-            done = True
-        except TimeoutError as error:
-            raise TimedOutError from error
-        except (EOFError, ConnectionError) as error:
-            raise DiedError(running.ending()) from error
-        finally:
-            if not done:
-                self.close()
+        if self._running is None:
+            self._start_process()
+        yield from self._answers(message, timeout_s)
 
     def close(self) -> None:
         """End the process, if there is one."""
@@ -114,23 +95,31 @@ class Child(Generic[M, A]):
         """Process id, or None while there is none."""
         return None if self._running is None else self._running.process.pid
 
-    def _started(self) -> _Running:
-        running = _Running(self._start, self._pass_fds)
-        ready = False
+    def _start_process(self) -> None:
+        self._running = _Running(self._start, self._pass_fds)
+        command = self._running.command
         try:
-            running.channel.send(self._start)
-            answer = running.channel.receive(self._start_timeout_s)
-            if isinstance(answer, Exception):
-                raise answer
-            ready = True
+            for error in self._answers(self._start, self._start_timeout_s):
+                raise error
+        except (DiedError, TimedOutError) as failure:
+            raise RuntimeError(f"the process `{command}` does not start: {failure}") from failure
+
+    def _answers(self, message: object, timeout_s: float | None) -> Iterator[Any]:
+        assert self._running is not None
+        channel, process = self._running.channel, self._running.process
+        done = False
+        try:
+            channel.send(message)
+            while not isinstance(answer := channel.receive(timeout_s), End):
+                yield answer
+            done = True
         except TimeoutError as error:
-            raise running.not_started(f"not ready after {self._start_timeout_s:g} s") from error
+            raise TimedOutError(f"no answer after {timeout_s} s") from error
         except (EOFError, ConnectionError) as error:
-            raise running.not_started(running.ending()) from error
+            raise DiedError(_ending(process.wait())) from error
         finally:
-            if not ready:
-                running.close()
-        return running
+            if not done:
+                self.close()
 
 
 class _Running:
@@ -141,8 +130,8 @@ class _Running:
         descriptor = theirs.fileno()
         # -P: a folder named like ours where we happen to be is none of our code;
         # the name is for those who look at a list of processes
-        module = [sys.executable, "-P", "-m", "sapiens_batch.child"]
-        command = [*module, str(descriptor), _name(start)]
+        name = getattr(start, "func", start).__module__
+        command = [sys.executable, "-P", "-m", "sapiens_batch.child", str(descriptor), name]
         with theirs:
             self.process = subprocess.Popen(
                 command,
@@ -152,17 +141,9 @@ class _Running:
                 # workers may find the package by paths that were added while they ran
                 env={**os.environ, "PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))},
             )
+        self.command = shlex.join(command)
         self.channel = Channel(ours.fileno())
         self.close = weakref.finalize(self, _end, self.process, ours)
-        self._command = shlex.join(command)
-
-    def ending(self) -> str:
-        """How the process, which closed the connection, ended."""
-        code = self.process.wait()
-        return f"exit status {code}" if code >= 0 else signal.Signals(-code).name
-
-    def not_started(self, why: str) -> RuntimeError:
-        return RuntimeError(f"the process `{self._command}` does not start: {why}")
 
 
 def _end(process: subprocess.Popen[bytes], connection: socket.socket) -> None:
@@ -174,6 +155,5 @@ def _end(process: subprocess.Popen[bytes], connection: socket.socket) -> None:
         process.stdin.close()
 
 
-def _name(start: Any) -> str:
-    """The module whose function starts what answers."""
-    return str(getattr(start, "func", start).__module__)
+def _ending(code: int) -> str:
+    return f"exit status {code}" if code >= 0 else signal.Signals(-code).name

@@ -20,6 +20,7 @@ from sapiens_batch.child.memory import MemoryFile
 from sapiens_batch.errors import SampleError
 from sapiens_batch.images.decoded import DecodedImage, DecodeOptions
 from sapiens_batch.images.heap import keep_freed_memory
+from sapiens_batch.records import Problem
 
 # A cache line, so that no pixel loop starts in the middle of one.
 _ALIGNMENT = 64
@@ -63,14 +64,7 @@ class Decoded(NamedTuple):
     facts: tuple[Any, ...]
 
 
-class Refused(NamedTuple):
-    """The answer for bytes that are not decoded; the fields of `SampleError`."""
-
-    reason: str
-    message: str
-
-
-Answer = Decoded | Refused
+Answer = Decoded | Problem
 
 
 def start_decoding(
@@ -100,7 +94,7 @@ def _answers(
         try:
             image = decoder(encoded, options=options, crop_density=density)
         except SampleError as error:
-            yield Refused(error.reason, error.message)
+            yield Problem(error.reason, error.message)
             continue
         np.copyto(memory.array(offset, image.pixels.shape), image.pixels)
         yield Decoded(offset, image.pixels.shape, tuple(getattr(image, name) for name in _FACTS))

@@ -46,8 +46,7 @@ from sapiens_batch.stages.flow import (
     pack,
     unpack,
 )
-from sapiens_batch.stages.isolate import isolate
-from sapiens_batch.stages.isolated_process import Setup
+from sapiens_batch.stages.isolate import Setup, isolate
 from sapiens_batch.stages.preparer import make_preparer
 from sapiens_batch.stages.view_labeler import (
     DEVICE_LOST_STATUS,

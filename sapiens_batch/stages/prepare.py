@@ -16,7 +16,7 @@ from dataclasses import replace
 import cv2
 import numpy as np
 
-from sapiens_batch.errors import SampleError
+from sapiens_batch.images.collector import ViewCollector
 from sapiens_batch.images.decoded import DecodedImage, DecodeOptions
 from sapiens_batch.images.guard import guarded_decoder
 from sapiens_batch.images.heap import keep_freed_memory
@@ -26,14 +26,13 @@ from sapiens_batch.protocol.put import ChunkHeader
 from sapiens_batch.records import Array, Chunk, Level, Problem, Sample, Status, ViewSpec
 from sapiens_batch.spec.job import DecodeSpec
 from sapiens_batch.stages.flow import PreparedChunk, PreparedPerson, PreparedSample
-from sapiens_batch.stages.viewing import ViewCollector
 
 _NOBODY = Persons(np.empty((0, 4), np.float32), np.empty(0, np.float32), ())
 # What `person.reason` says about a whole image that stands in for persons.
 INVENTED = "person.invented"
 
 # Position in the chunk, the sample, and what became of its image.
-_Decoded = tuple[int, Sample, DecodedImage | SampleError]
+_Decoded = tuple[int, Sample, DecodedImage | Problem]
 
 
 class ChunkPreparer:
@@ -74,11 +73,11 @@ class ChunkPreparer:
         _tune_process()
         rows: dict[int, PreparedSample] = {}
         persons: list[PreparedPerson] = []
-        views = ViewCollector(self._view_specs)
+        views = ViewCollector(self._view_specs, len(chunk.samples))
         encoded: dict[int, bytes] = {}
         for position, sample in enumerate(chunk.samples):
             if sample.encoded is None or sample.problem is not None:
-                rows[position] = _quarantined(sample, sample.problem or _missing(sample))
+                rows[position] = quarantined_row(sample, sample.problem or _missing(sample))
             else:
                 encoded[position] = sample.encoded
         for group in self._decode(chunk.samples, encoded):
@@ -119,8 +118,8 @@ class ChunkPreparer:
         sound = [(sample, image) for _, sample, image in group if isinstance(image, DecodedImage)]
         found = iter(self._find([sample for sample, _ in sound], [image for _, image in sound]))
         for position, sample, image in group:
-            if isinstance(image, SampleError):
-                rows[position] = _quarantined(sample, Problem(image.reason, image.message))
+            if isinstance(image, Problem):
+                rows[position] = quarantined_row(sample, image)
                 continue
             of_image = next(found)
             rows[position] = self._row(sample, image, of_image)
@@ -165,7 +164,7 @@ class ChunkPreparer:
         )
 
 
-def _quarantined(sample: Sample, problem: Problem) -> PreparedSample:
+def quarantined_row(sample: Sample, problem: Problem) -> PreparedSample:
     """The row of a sample without an image."""
     bare = replace(sample, encoded=None)
     return PreparedSample(bare, Status.QUARANTINED, problem, content_sha256=_digest(sample))

@@ -47,7 +47,7 @@ def read_apart(
                 last = record.header.index if isinstance(record, ReadChunk) else last
                 yield record
         except DiedError as death:
-            crash = _crash(todo, num_before, death.how, last)
+            crash = _crash(todo, num_before, str(death), last)
             yield Outcome(None, failure_of(crash, todo.shard.shard_id, None, "read"))
         except TimedOutError:
             stall = _stall(todo, reader.stall_timeout_s, last)

@@ -110,7 +110,9 @@ def test_an_error_of_ours_while_starting_is_raised_as_it_is() -> None:
         Child(partial(start_answering, "refuse")).ask("count", timeout_s=60)
 
 
-@pytest.mark.parametrize(("first", "why"), [("exit", "exit status 3"), ("hang", "not ready after")])
+@pytest.mark.parametrize(
+    ("first", "why"), [("exit", "exit status 3"), ("hang", "no answer after 3 s")]
+)
 def test_a_process_that_does_not_start_is_named(first: str, why: str) -> None:
     child = Child(partial(start_answering, first), start_timeout_s=3)
     with pytest.raises(RuntimeError, match=rf"child \d+ tests\.child\.answering.*{why}"):

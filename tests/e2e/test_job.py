@@ -154,7 +154,8 @@ def test_a_changed_input_is_refused_and_a_new_one_is_added(
 
     write_tar(corpus / "b.tar", {"x/cat.jpg": photos["cat"], "astronaut.jpg": photos["astronaut"]})
     added = run_job(spec, recorder)
-    assert (added.status.num_shards, added.status.counts.ok, added.new_samples) == (2, 3, 2)
+    status = added.status
+    assert (status.num_shards, status.counts.ok, added.new_samples) == (2, 3, 2)
 
     write_tar(corpus / "a.tar", {"cat.jpg": photos["astronaut"]})
     with pytest.raises(DriftError, match=r"changed: a\.tar"):

@@ -18,12 +18,12 @@ import pytest
 from PIL import Image
 
 from sapiens_batch.child.memory import MemoryFile
-from sapiens_batch.errors import SampleError
 from sapiens_batch.images import guard
 from sapiens_batch.images.decode import decode
 from sapiens_batch.images.decoded import DecodedImage, DecodeOptions
 from sapiens_batch.images.guard import GuardedDecoder, guarded_decoder
 from sapiens_batch.images.reduction import NEVER
+from sapiens_batch.records import Problem
 from sapiens_batch.samples.build import PHOTOS
 from tests.images.faulty_decoder import faulty
 
@@ -38,7 +38,7 @@ def decoder() -> Iterator[GuardedDecoder]:
     decoder.close()
 
 
-def kept(image: DecodedImage | SampleError) -> DecodedImage | SampleError:
+def kept(image: DecodedImage | Problem) -> DecodedImage | Problem:
     """What is left of an image when the decoder uses its memory again."""
     if isinstance(image, DecodedImage):
         return replace(image, pixels=image.pixels.copy())
@@ -47,20 +47,18 @@ def kept(image: DecodedImage | SampleError) -> DecodedImage | SampleError:
 
 def decoded(
     decoder: GuardedDecoder, *encoded: bytes, together: int | None = None
-) -> list[DecodedImage | SampleError]:
+) -> list[DecodedImage | Problem]:
     density = [NEVER] * len(encoded)
     groups = decoder.decode_many(encoded, density, together=together)
     return [kept(image) for group in groups for image in group]
 
 
-def assert_are(
-    found: Sequence[DecodedImage | SampleError], expected: Sequence[bytes | str]
-) -> None:
+def assert_are(found: Sequence[DecodedImage | Problem], expected: Sequence[bytes | str]) -> None:
     """Each is what the image file decodes to, or is refused for the reason."""
     assert len(found) == len(expected)
     for image, wanted in zip(found, expected, strict=True):
         if isinstance(wanted, str):
-            assert isinstance(image, SampleError), wanted
+            assert isinstance(image, Problem), wanted
             assert image.reason == wanted
         else:
             plain = decode(wanted)

@@ -13,8 +13,7 @@ from sapiens_batch.spec.job import PersonsSpec
 from sapiens_batch.spec.loading import parse_spec
 from sapiens_batch.stages.context import JobContext
 from sapiens_batch.stages.flow import LabeledChunk, SuspectChunk
-from sapiens_batch.stages.isolate import isolate
-from sapiens_batch.stages.isolated_process import Setup
+from sapiens_batch.stages.isolate import Setup, isolate
 from sapiens_batch.stages.preparer import make_preparer
 from sapiens_batch.storage.memory import MemoryStore
 from tests.small_tasks import SCHEMAS, SHARD
