@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from sapiens_batch.failpoints import DRIVER_VARIABLE
 from sapiens_batch.records import (
     Affine,
     Array,
@@ -36,6 +37,9 @@ HANGS: Colour = (0, 0, 255)
 FAILS: Colour = (0, 255, 0)
 LOSES_DEVICE: Colour = (255, 0, 255)
 """Plain images of these colours make the labeler die, hang, or raise."""
+
+OVERWHELMS: Colour = (0, 255, 255)
+"""Plain images of this colour take the driver and the worker down, unless they come one by one."""
 
 FRAME = Frame(2, 3, Affine(1.0, 1.0, 0.0, 0.0))
 
@@ -65,6 +69,10 @@ class SyntheticLabeler:
 
     def label(self, views: Mapping[ViewSpec, ViewBatch]) -> dict[TaskName, TaskLabels]:
         started = time.monotonic()
+        for batch in views.values():
+            if len(batch) > 1 and any(_middle(batch, i) == OVERWHELMS for i in range(len(batch))):
+                os.kill(int(os.environ[DRIVER_VARIABLE]), signal.SIGKILL)
+                os.kill(os.getpid(), signal.SIGKILL)
         values = {
             spec: [self._value(batch, i) for i in range(len(batch))]
             for spec, batch in views.items()
@@ -78,10 +86,14 @@ class SyntheticLabeler:
 
     def _value(self, batch: ViewBatch, position: int) -> int:
         canvas = np.asarray(batch.canvases[position : position + 1])[0]
-        middle = tuple(int(one) for one in canvas[canvas.shape[0] // 2, canvas.shape[1] // 2])
         if not (self._settings.mended and Path(self._settings.mended).exists()):
-            _make_trouble(middle)
+            _make_trouble(_middle(batch, position))
         return int(canvas[::64, ::64].sum(dtype=np.int64)) % 251
+
+
+def _middle(batch: ViewBatch, position: int) -> tuple[int, ...]:
+    canvas = np.asarray(batch.canvases[position : position + 1])[0]
+    return tuple(int(one) for one in canvas[canvas.shape[0] // 2, canvas.shape[1] // 2])
 
 
 def _make_trouble(colour: tuple[int, ...]) -> None:
