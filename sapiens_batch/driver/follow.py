@@ -110,6 +110,8 @@ class Follower:
         if shard is None:
             return
         if failure.damaged:
+            if failure.shard_id not in self._visible:
+                self._progress.shard_replaced(shard.counts, Counts())
             self._open[failure.shard_id] = self._ordered_anew(shard.todo, failure.message)
         elif failure.suspect and failure.chunk is not None:
             suspects = shard.todo.suspects | {failure.chunk}
@@ -205,6 +207,7 @@ class Follower:
             self.fail(sealed.failure)
             return
         assert sealed.counts is not None
+        self._manifest.note_commit(found.shard_id, sealed.todo.generation)
         shard = self._open.pop(found.shard_id)
         _log.info("shard %s is committed: %s", found.key, sealed.counts)
         before = self._visible.get(found.shard_id)

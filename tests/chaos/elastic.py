@@ -161,12 +161,12 @@ def grow_as_announced(folder: Path) -> None:
 
 def begin_with_none(folder: Path) -> None:
     """No GPU at first: the job asks for one, waits for longer than it may stand still, and runs."""
-    trial = Trial(folder, 20, device="cuda", no_progress_timeout_s=5)
+    trial = Trial(folder, 20, device="cuda", no_progress_timeout_s=20)
     with cluster_of({"num_cpus": 2}) as cluster:
         trial.start()
         trial.wait_until(lambda: "waiting for a GPU" in trial.messages.texts)
         trial.wait_until(gpu_is_asked_for)
-        time.sleep(7)
+        time.sleep(25)
         cluster.add_node(num_cpus=2, num_gpus=1)
         trial.finish()
 
