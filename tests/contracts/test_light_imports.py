@@ -26,7 +26,7 @@ def modules_after(statement: str) -> set[str]:
         ("import sapiens_batch.stages.read_apart", {"torch", "ray"}),
         ("import sapiens_batch.driver.run", {"ray"}),
         ("import sapiens_batch.driver.open_job", {"ray"}),
-        ("import sapiens_batch.labeler", {"ray", "fsspec"}),
+        ("import sapiens_batch.labeler", {"ray", "fsspec", "torch._dynamo"}),
     ],
 )
 def test_a_light_module_leaves_heavy_ones_alone(statement: str, absent: set[str]) -> None:
