@@ -26,7 +26,11 @@ def modules_after(statement: str) -> set[str]:
         ("import sapiens_batch.stages.read_apart", {"torch", "ray"}),
         ("import sapiens_batch.driver.run", {"ray"}),
         ("import sapiens_batch.driver.open_job", {"ray"}),
-        ("import sapiens_batch.labeler", {"ray", "fsspec", "torch._dynamo"}),
+        ("import sapiens_batch.labeler", {"ray", "fsspec"}),
+        (
+            "from sapiens_batch.labeler import Labeler\nLabeler.load({'pose': 'demo'}, device='cpu')",
+            {"ray", "transformers", "torch._dynamo"},
+        ),
     ],
 )
 def test_a_light_module_leaves_heavy_ones_alone(statement: str, absent: set[str]) -> None:
