@@ -8,24 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
 from sapiens_batch.errors import InputError
 from sapiens_batch.labelset.arrays import LabelArray
-from sapiens_batch.labelset.commits import CommitReader
 from sapiens_batch.labelset.filters import Filter, as_expression
 from sapiens_batch.labelset.sample import SampleLabels, table_rows
-from sapiens_batch.labelset.shard import select_rows
 from sapiens_batch.protocol.commit import Commit
+from sapiens_batch.protocol.documents import StoredObject
 from sapiens_batch.protocol.job import JobDocument
 from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.protocol.snapshot import CommitSummary, read_summaries
 from sapiens_batch.records import LabelSchema, Level
 from sapiens_batch.sinks.parquet import table_schema
-from sapiens_batch.storage import open_store
+from sapiens_batch.storage import Store, open_store
 from sapiens_batch.storage.arrow import arrow_filesystem
 
 if TYPE_CHECKING:
@@ -33,6 +32,56 @@ if TYPE_CHECKING:
     from torch.utils.data import Dataset, IterableDataset
 
     from sapiens_batch.labelset.items import Size
+
+KEPT_COMMITS: Final = 256
+"""Documents of large shards are large, so only the last few are kept in memory."""
+
+
+class CommitReader(Mapping[str, Commit]):
+    """Commits by shard id, of the generations that were visible; each is read when asked for."""
+
+    def __init__(self, manifest: Manifest, generations: Mapping[str, int]) -> None:
+        self._manifest = manifest
+        self._generations = generations
+        self._kept: dict[str, Commit] = {}
+
+    def __getitem__(self, shard_id: str) -> Commit:
+        found = self._kept.get(shard_id)
+        if found is None:
+            found = self._manifest.commit(shard_id, self._generations[shard_id])
+            while len(self._kept) >= KEPT_COMMITS:
+                self._kept.pop(next(iter(self._kept)), None)
+            self._kept[shard_id] = found
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._generations)
+
+    def __len__(self) -> int:
+        return len(self._generations)
+
+    def __contains__(self, shard_id: object) -> bool:
+        return shard_id in self._generations
+
+
+def select_rows(
+    store: Store,
+    stored: StoredObject,
+    *,
+    schema: pa.Schema | None = None,
+    wanted: ds.Expression | None = None,
+    columns: Sequence[str] | None = None,
+) -> pa.Table:
+    """Some rows and columns of a table, in order; no more of it is read than they need.
+
+    Raises:
+        MissingObjectError: The object is gone.
+        ProtocolError: It is damaged.
+    """
+    filesystem = arrow_filesystem(store, {stored.key: stored}.get)
+    fragment = ds.ParquetFileFormat().make_fragment(stored.key, filesystem=filesystem)
+    names = None if columns is None else list(columns)
+    return fragment.to_table(schema=schema, filter=wanted, columns=names)
 
 
 def open_labels(uri: str, storage_options: Mapping[str, Any] | None = None) -> LabelSet:
@@ -108,6 +157,14 @@ class LabelSet:
         schema = self.schemas[task]
         return LabelArray(self._store, schema, self.commits, whole_objects=whole_objects)
 
+    def arrays(self, *, whole_objects: bool = False) -> dict[str, LabelArray]:
+        """The dense arrays of all tasks that have one; as `array`."""
+        return {
+            task: self.array(task, whole_objects=whole_objects)
+            for task, schema in self.schemas.items()
+            if schema.array
+        }
+
     def sample(
         self, key: str, shard_id: str | None = None, index: int | None = None
     ) -> SampleLabels:
@@ -126,10 +183,10 @@ class LabelSet:
             wanted &= ds.field("shard_id") == shard_id
         if index is not None:
             wanted &= ds.field("index") == index
-        found = table_rows(self.images.to_table(filter=wanted))
+        found = self.images.to_table(columns=["shard_id", "index"], filter=wanted).to_pylist()
         if len(found) != 1:
             raise self._ambiguous(key, found)
-        return self._sample(found[0])
+        return self.sample_at(found[0]["shard_id"], found[0]["index"])
 
     def sample_at(self, shard_id: str, index: int) -> SampleLabels:
         """The labels of the sample at a place; opens the files of its shard only.
@@ -138,12 +195,10 @@ class LabelSet:
             KeyError: The shard is not committed.
             IndexError: The shard has no such sample.
         """
-        found = table_rows(self.shard_rows(shard_id, Level.IMAGE, ds.field("index") == index))
-        if not found:
-            raise IndexError(
-                f"sample {index} of a shard of {self.shards[shard_id].num_samples}, {shard_id}"
-            )
-        return self._sample(found[0])
+        for sample in self.shard_samples(shard_id, ds.field("index") == index):
+            return sample
+        num = self.shards[shard_id].num_samples
+        raise IndexError(f"sample {index} of a shard of {num}, {shard_id}")
 
     def samples(self, wanted: Filter | None = None) -> Iterator[SampleLabels]:
         """Samples in stored order, shard by shard, with one shard's rows in memory.
@@ -158,16 +213,38 @@ class LabelSet:
             InputError: The text is no filter.
         """
         expression = as_expression(wanted, self._table_schemas[Level.IMAGE])
-        arrays = self._arrays(whole_objects=True)
+        arrays = self.arrays(whole_objects=True)
         for shard_id in self.shard_ids(expression):
-            rows = table_rows(self.shard_rows(shard_id, Level.IMAGE, expression))
-            persons: dict[int, list[dict[str, Any]]] = {}
-            if rows:
-                for person in table_rows(self.shard_rows(shard_id, Level.PERSON)):
-                    persons.setdefault(person["index"], []).append(person)
-            for row in rows:
-                mine = tuple(persons.get(row["index"], ()))
-                yield SampleLabels(row, mine, self.schemas, arrays)
+            yield from self.shard_samples(shard_id, expression, arrays)
+
+    def shard_samples(
+        self,
+        shard_id: str,
+        wanted: ds.Expression | None,
+        arrays: Mapping[str, LabelArray] | None = None,
+    ) -> Iterator[SampleLabels]:
+        """Samples of one shard in order, with their rows in memory.
+
+        Args:
+            shard_id: A committed shard.
+            wanted: Which rows of `images`.
+            arrays: Arrays to read from, by task; those of several calls share what they keep.
+
+        Raises:
+            KeyError, ProtocolError: As for `shard_rows`.
+        """
+        rows = table_rows(self.shard_rows(shard_id, Level.IMAGE, wanted))
+        if not rows:
+            return
+        index = ds.field("index")
+        owners = (index >= rows[0]["index"]) & (index <= rows[-1]["index"])
+        persons: dict[int, list[dict[str, Any]]] = {}
+        for person in table_rows(self.shard_rows(shard_id, Level.PERSON, owners)):
+            persons.setdefault(person["index"], []).append(person)
+        arrays = self.arrays() if arrays is None else arrays
+        for row in rows:
+            mine = tuple(persons.get(row["index"], ()))
+            yield SampleLabels(row, mine, self.schemas, arrays)
 
     def shard_ids(self, wanted: ds.Expression | None = None) -> list[str]:
         """Committed shards, sorted; without those that a filter on `shard_id` rules out."""
@@ -269,19 +346,6 @@ class LabelSet:
         from sapiens_batch.labelset.ray_dataset import ray_dataset
 
         return ray_dataset(self, tasks, wanted, size=size)
-
-    def _sample(self, row: dict[str, Any]) -> SampleLabels:
-        mine = ds.field("index") == row["index"]
-        persons = table_rows(self.shard_rows(row["shard_id"], Level.PERSON, mine))
-        persons.sort(key=lambda person: int(person["person"]))
-        return SampleLabels(row, tuple(persons), self.schemas, self._arrays())
-
-    def _arrays(self, *, whole_objects: bool = False) -> dict[str, LabelArray]:
-        return {
-            task: self.array(task, whole_objects=whole_objects)
-            for task, schema in self.schemas.items()
-            if schema.array
-        }
 
     def _dataset(self, level: Level) -> ds.Dataset:
         """The table of a level; each file takes a kilobyte and a half of memory."""

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import pyarrow.dataset as ds
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.labelset.shard import select_rows
+from sapiens_batch.labelset.labels import select_rows
 from sapiens_batch.protocol.commit import total_reasons
 from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.protocol.snapshot import CommitSummary

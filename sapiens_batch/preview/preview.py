@@ -6,7 +6,7 @@ again is left out and said to be missing, the labels are shown without it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,15 @@ import cv2
 
 from sapiens_batch.errors import StorageError
 from sapiens_batch.labelset import LabelSet
+from sapiens_batch.labelset.draw import Place
 from sapiens_batch.preview.choose import Choice, Selection, choose
 from sapiens_batch.protocol.manifest import Manifest
-from sapiens_batch.records import Problem, Shard
-from sapiens_batch.sheets.cards import Card, decode_photo, make_card
+from sapiens_batch.records import Array, Problem
+from sapiens_batch.sheets.cards import Card, make_card
 from sapiens_batch.sheets.legend import make_legend
 from sapiens_batch.sheets.page import job_facts, write_page
 from sapiens_batch.sheets.panels import PanelOptions, sample_panels
-from sapiens_batch.sources.lookup import iter_encoded
+from sapiens_batch.sheets.photos import iter_photos
 
 
 @dataclass(frozen=True, slots=True)
@@ -72,11 +73,11 @@ def write_preview(manifest: Manifest, page: Path, options: PreviewOptions) -> Pr
     labels = LabelSet(manifest)
     chosen = choose(labels, options.selection)
     problems: list[Problem] = []
-    place = {(one.shard_id, one.index): rank for rank, one in enumerate(chosen)}
-    drawn: dict[int, Card] = {}
-    for choice, encoded in chosen_photos(manifest, chosen, options.source_options, problems):
-        drawn[place[choice.shard_id, choice.index]] = _card(labels, choice, encoded, options)
-    cards = tuple(card for _, card in sorted(drawn.items()))
+    choices = {(one.shard_id, one.index): one for one in chosen}
+    drawn: dict[Place, Card] = {}
+    for place, photo in iter_photos(manifest, choices, options.source_options, problems):
+        drawn[place] = _card(labels, choices[place], photo, options)
+    cards = tuple(drawn[place] for place in choices)
     write_page(
         page,
         "preview.html",
@@ -91,50 +92,13 @@ def write_preview(manifest: Manifest, page: Path, options: PreviewOptions) -> Pr
     return Preview(page, cards, tuple(problems))
 
 
-def chosen_photos(
-    manifest: Manifest,
-    chosen: Sequence[Choice],
-    source_options: Mapping[str, Any],
-    problems: list[Problem],
-) -> Iterator[tuple[Choice, bytes | None]]:
-    """Every chosen sample once, with its encoded photo where it can be read again.
-
-    Args:
-        manifest: The job.
-        chosen: The samples.
-        source_options: What the source's storage needs.
-        problems: Gets an entry for each shard that cannot be read again.
-    """
-    missing = {(one.shard_id, one.index): one for one in chosen}
-    wanted: dict[str, set[int]] = {}
-    for one in chosen:
-        wanted.setdefault(one.shard_id, set()).add(one.index)
-
-    def note(shard: Shard, error: Exception) -> None:
-        problems.append(Problem("source.unreadable", f"{shard.key}: {error}"))
-
-    found = iter_encoded(
-        manifest.job,
-        manifest.shards(),
-        wanted,
-        storage_options=source_options,
-        on_unreadable=note,
-    )
-    for shard_id, sample in found:
-        choice = missing.pop((shard_id, sample.index), None)
-        if choice is not None:
-            yield choice, sample.encoded
-    for choice in missing.values():
-        yield choice, None
-
-
-def _card(labels: LabelSet, choice: Choice, encoded: bytes | None, options: PreviewOptions) -> Card:
+def _card(labels: LabelSet, choice: Choice, photo: Array | None, options: PreviewOptions) -> Card:
     sample = labels.sample_at(choice.shard_id, choice.index)
-    panels = list(sample_panels(sample, decode_photo(encoded), options.panels))
+    panels = list(sample_panels(sample, photo, options.panels))
     if options.png_folder is not None:
         for panel in panels:
             name = f"{choice.shard_id[:8]}-{choice.index:06d}-{panel.kind}.png"
-            write_png(options.png_folder / name, panel.picture)
+            _write_png(options.png_folder / name, panel.picture)
     note = "" if choice.score is None else f"lowest mean score {choice.score:.2f}"
     return make_card(sample, labels.shards[choice.shard_id].shard_key, panels, note=note)
 
@@ -145,12 +109,7 @@ def _kinds(cards: Sequence[Card]) -> list[tuple[str, str]]:
     return list(dict.fromkeys((one.kind, one.title) for card in by_size for one in card.pictures))
 
 
-def write_png(path: Path, picture: Any) -> None:
-    """Write a (h, w, 3) uint8 RGB picture.
-
-    Raises:
-        StorageError: The file cannot be written.
-    """
+def _write_png(path: Path, picture: Array) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_bytes(cv2.imencode(".png", picture[..., ::-1])[1].tobytes())

@@ -14,10 +14,7 @@ from typing import Any, Final
 import cv2
 import numpy as np
 
-from sapiens_batch.errors import SampleError
-from sapiens_batch.images.decode import decode
 from sapiens_batch.labelset import SampleLabels
-from sapiens_batch.records import Array
 from sapiens_batch.sheets.groups import keypoint_groups
 from sapiens_batch.sheets.maps import class_shares
 from sapiens_batch.sheets.panels import Panel
@@ -108,16 +105,6 @@ class Card:
     classes: tuple[CardClass, ...]
     pictures: tuple[CardPicture, ...]
     note: str = ""
-
-
-def decode_photo(encoded: bytes | None) -> Array | None:
-    """(height, width, 3) uint8 of a source picture, or None where there is no whole picture."""
-    if encoded is None:
-        return None
-    try:
-        return decode(encoded).pixels
-    except SampleError:
-        return None
 
 
 def make_card(sample: SampleLabels, shard: str, panels: Iterable[Panel], *, note: str = "") -> Card:
