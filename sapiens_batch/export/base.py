@@ -10,12 +10,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.export.documents import ShardReceipt
+from sapiens_batch.export.documents import Finished
 from sapiens_batch.export.pictures import Picture
 from sapiens_batch.labelset import LabelSet, SampleLabels
 from sapiens_batch.records import LabelSchema, TaskName
@@ -85,23 +85,6 @@ class ShardToExport:
     samples: Iterable[Labeled]
 
 
-class Finished(Protocol):
-    """All shards of an export, done."""
-
-    @property
-    def num_shards(self) -> int:
-        """Number of shards."""
-        ...
-
-    def receipts(self) -> Iterator[ShardReceipt]:
-        """Their receipts in order."""
-        ...
-
-    def pieces(self, name: str) -> Iterator[Iterator[bytes]]:
-        """The piece of every shard that has one, in order, each in blocks."""
-        ...
-
-
 class Exporter(ABC, Generic[Options]):
     """One format.
 
@@ -136,6 +119,14 @@ class Exporter(ABC, Generic[Options]):
                 f"{', '.join(labels.schemas) or 'nothing'}; {self.name} takes "
                 f"{' or '.join(self.needs)}"
             )
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Decide what labels and options decide for all shards; see the class for what it raises.
+
+        Raises:
+            InputError: The labels lack what an option asks for.
+        """
 
     @property
     def schemas(self) -> Mapping[str, LabelSchema]:

@@ -7,7 +7,6 @@ the foreground of the person's own mask.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -68,19 +67,6 @@ class InstanceMasks:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Panoptic:
-    """One image's parts.
-
-    Attributes:
-        png: (height, width, 3) PNG whose colours are segment ids: R + 256 G + 65,536 B.
-        segments: `segments_info` of COCO.
-    """
-
-    png: bytes
-    segments: list[dict[str, Any]]
-
-
 class PanopticMasks:
     """Panoptic segments of a job: one a class, its id the class; background is 0, unlabeled.
 
@@ -104,11 +90,11 @@ class PanopticMasks:
             if n != self._background
         ]  # fmt: skip
 
-    def of(self, mask: Array) -> Panoptic:
-        """The parts of an image.
+    def of(self, mask: Array) -> tuple[bytes, list[dict[str, Any]]]:
+        """The parts of an image with (height, width) uint8 classes.
 
-        Args:
-            mask: (height, width) uint8 classes.
+        Returns:
+            A PNG whose colours are segment ids, R + 256 G + 65,536 B, and COCO's `segments_info`.
         """
         colours = np.zeros((*mask.shape, 3), np.uint8)
         segments = []
@@ -122,7 +108,7 @@ class PanopticMasks:
                 {"id": self._id(number), "category_id": self._id(number), "iscrowd": 0,
                  "area": int(part.sum()), "bbox": list(bounds or (0, 0, 0, 0))}
             )  # fmt: skip
-        return Panoptic(encode_png(colours), segments)
+        return encode_png(colours), segments
 
     def _id(self, number: int) -> int:
         return number if self._background == 0 else number + 1

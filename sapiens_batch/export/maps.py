@@ -72,6 +72,13 @@ def encode_png(values: Array, palette_rgb: Sequence[Sequence[int]] | None = None
     return buffer.getvalue()
 
 
+def encode_npy(values: Array) -> bytes:
+    """An array as a .npy file."""
+    buffer = io.BytesIO()
+    np.save(buffer, np.ascontiguousarray(values))
+    return buffer.getvalue()
+
+
 def palette(schema: LabelSchema) -> Sequence[Sequence[int]] | None:
     """Colours of the classes, where the vocabulary has them."""
     colours: Sequence[Sequence[int]] | None = schema.metadata.get("palette_rgb")

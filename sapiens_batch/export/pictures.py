@@ -7,7 +7,7 @@ that carries one is turned and encoded again; every other photo keeps its bytes.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,7 +68,7 @@ def upright(encoded: bytes, orientation: int | None) -> Picture:
 
 
 def match_pictures(
-    rows: Iterable[dict[str, Any]], found: Iterator[tuple[str, Sample]]
+    rows: Iterable[Mapping[str, Any]], found: Iterator[tuple[str, Sample]]
 ) -> Iterator[Picture]:
     """The photo of each row, in order.
 
