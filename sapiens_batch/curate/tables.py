@@ -17,13 +17,7 @@ import pyarrow.dataset as ds
 from sapiens_batch.errors import DependencyError, SpecError
 from sapiens_batch.labelset import LabelSet
 from sapiens_batch.records import Level
-
-BODY_KEYPOINTS: Final = (
-    "nose", "left_eye", "right_eye", "left_ear", "right_ear", "left_shoulder", "right_shoulder",
-    "left_elbow", "right_elbow", "left_wrist", "right_wrist", "left_hip", "right_hip", "left_knee",
-    "right_knee", "left_ankle", "right_ankle",
-)  # fmt: skip
-"""The 17 keypoints of COCO, by the names they have in every vocabulary."""
+from sapiens_batch.sheets.groups import BODY17
 
 
 class Derived(NamedTuple):
@@ -114,9 +108,8 @@ def _tasks(labels: LabelSet) -> str:
 
 
 def _foreground_share(labels: LabelSet) -> str | None:
-    if not _has_classes(labels):
-        return None
-    return "1 - i.seg_class_pixels[1] / list_sum(i.seg_class_pixels)"
+    share = "1 - i.seg_class_pixels[1] / list_sum(i.seg_class_pixels)"
+    return share if _has_classes(labels) else None
 
 
 def _class_share(labels: LabelSet) -> str | None:
@@ -138,7 +131,7 @@ def _scores(labels: LabelSet) -> str | None:
     """DuckDB list of the body's scores of one person, or None where there are no keypoints."""
     schema = labels.schemas.get("pose")
     names = (schema.metadata.get("keypoints") or []) if schema else []
-    places = [str(names.index(one) + 1) for one in BODY_KEYPOINTS if one in names]
+    places = [str(names.index(one) + 1) for one in BODY17 if one in names]
     return f"list_avg(list_select(keypoint_scores, [{', '.join(places)}]))" if places else None
 
 

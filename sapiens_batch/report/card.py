@@ -273,12 +273,12 @@ def _classes(labels: LabelSet, found: gathered.Tally) -> tuple[ClassArea, ...]:
 
 
 def _model(task: str, metadata: Mapping[str, Any]) -> ModelUse:
+    def text(name: str) -> str:
+        return str(metadata.get(name) or "")
+
     return ModelUse(
-        task=task,
-        model=str(metadata.get("model", "")),
-        revision=str(metadata.get("revision") or ""),
-        weights_sha256=str(metadata.get("weights_sha256") or ""),
-        architecture=str(metadata.get("architecture", "")),
-        licence=str(metadata.get("licence", "")),
+        task,
+        *(text("model"), text("revision"), text("weights_sha256")),
+        *(text("architecture"), text("licence")),
         demo=bool(metadata.get("demo")),
     )

@@ -15,6 +15,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
+from sapiens_batch.errors import StorageError
 from sapiens_batch.protocol.documents import Count, Document, Hex32, Sha256, StoredObject
 from sapiens_batch.storage import Store
 
@@ -101,6 +102,18 @@ def segment_key(segment_id: str) -> str:
 def segment_object(segment_id: str, write_id: str, suffix: str) -> str:
     """Key of a segment's data, unique to the build that wrote it."""
     return f"segments/{segment_id}/{write_id}.{suffix}"
+
+
+def existing_view(store: Store) -> IndexView:
+    """As `newest_view`, of a folder that holds an index.
+
+    Raises:
+        StorageError: It holds none.
+    """
+    view = newest_view(store)
+    if view is None:
+        raise StorageError(f"{store.uri} holds no index; make one with `search build`")
+    return view
 
 
 def newest_view(store: Store) -> IndexView | None:

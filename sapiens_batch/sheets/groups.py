@@ -17,7 +17,13 @@ GROUPS: Final[tuple[GroupName, ...]] = (
 
 Side = Literal["left", "right", "middle"]
 
-_BODY = re.compile(r"^(nose|(left|right)_(eye|ear|shoulder|elbow|wrist|hip|knee|ankle))$")
+BODY17: Final = (
+    "nose", "left_eye", "right_eye", "left_ear", "right_ear", "left_shoulder", "right_shoulder",
+    "left_elbow", "right_elbow", "left_wrist", "right_wrist", "left_hip", "right_hip",
+    "left_knee", "right_knee", "left_ankle", "right_ankle",
+)  # fmt: skip
+"""COCO's body keypoints in COCO's order; every vocabulary has them by these names."""
+
 _HAND = re.compile(r"thumb|finger|hand")
 _FEET = re.compile(r"toe|heel")
 _EXTRA = re.compile(r"olecranon|cubital_fossa|acromion|^neck$")
@@ -25,7 +31,7 @@ _EXTRA = re.compile(r"olecranon|cubital_fossa|acromion|^neck$")
 
 def group_of(name: str) -> GroupName:
     """The part of the person that a keypoint belongs to."""
-    if _BODY.match(name):
+    if name in BODY17:
         return "body"
     if _HAND.search(name):
         return "left_hand" if side_of(name) == "left" else "right_hand"

@@ -6,7 +6,7 @@ templates.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -23,35 +23,19 @@ _FEATURES = {
 _FINGERS = {"forefinger": "index", "hand": ""}
 
 
-@dataclass(frozen=True, slots=True)
-class Legend:
-    """Explanations of colours.
+def make_legend() -> dict[str, Any]:
+    """Names with CSS colours of `sides`, `fingers` and face `features`; data URIs of pictures.
 
-    Attributes:
-        sides: (name, CSS colour) of limbs by the person's own side.
-        fingers: (name, CSS colour).
-        features: (name, CSS colour) of face points.
-        normals: A sphere in the colours of normals, as a data URI.
-        depth: The colours of depth from far to near, as a data URI.
+    `normals` is a sphere in the colours of normals, `depth` the colours from far to near.
     """
-
-    sides: tuple[tuple[str, str], ...]
-    fingers: tuple[tuple[str, str], ...]
-    features: tuple[tuple[str, str], ...]
-    normals: str
-    depth: str
-
-
-def make_legend() -> Legend:
-    """The legend of `skeleton` and `maps`."""
     fingers = ((_FINGERS.get(name, name), css_colour(rgb)) for name, rgb in FINGER_COLOURS.items())
-    return Legend(
-        sides=tuple((name, css_colour(rgb)) for name, rgb in SIDE_COLOURS.items()),
-        fingers=tuple(one for one in fingers if one[0]),
-        features=tuple((_FEATURES[n], css_colour(FACE_COLOURS[n])) for n in _FEATURES),
-        normals=encode_panel(Panel("legend", "", normal_picture(_sphere(72)))).uri,
-        depth=encode_panel(Panel("legend", "", np.repeat(depth_scale(), 12, axis=0))).uri,
-    )
+    return {
+        "sides": [(name, css_colour(rgb)) for name, rgb in SIDE_COLOURS.items()],
+        "fingers": [one for one in fingers if one[0]],
+        "features": [(name, css_colour(FACE_COLOURS[n])) for n, name in _FEATURES.items()],
+        "normals": encode_panel(Panel("legend", "", normal_picture(_sphere(72)))).uri,
+        "depth": encode_panel(Panel("legend", "", np.repeat(depth_scale(), 12, axis=0))).uri,
+    }
 
 
 def _sphere(size: int) -> Array:

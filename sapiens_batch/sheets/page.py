@@ -6,7 +6,7 @@ the callers and their templates. A page replaces an older one as a whole.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
@@ -16,8 +16,10 @@ import jinja2
 
 from sapiens_batch.errors import StorageError
 from sapiens_batch.labelset import LabelSet
-from sapiens_batch.sheets import charts
 from sapiens_batch.sheets.cards import css_colour
+
+# More points of a chart would overlap, and make pages of large jobs slow.
+_MAX_POINTS = 400
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,29 +80,38 @@ def write_page(path: Path, template: str, **values: Any) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
         with partial.open("wb") as stream:
-            _environment().get_template(template).stream(**values).dump(stream, "utf-8")
+            environment().get_template(template).stream(**values).dump(stream, "utf-8")
         partial.replace(path)
     except OSError as error:
         raise StorageError(f"{path} cannot be written: {error}; name another file") from error
 
 
 @cache
-def _environment() -> jinja2.Environment:
-    environment = jinja2.Environment(
+def environment() -> jinja2.Environment:
+    """The templates, with what they may call."""
+    made = jinja2.Environment(
         loader=jinja2.PackageLoader("sapiens_batch.sheets"),
         autoescape=jinja2.select_autoescape(("html",)),
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    environment.filters["percent"] = _percent
-    environment.filters["grouped"] = _grouped
-    environment.globals["charts"] = charts
-    return environment
+    made.filters["percent"] = _percent
+    made.filters["grouped"] = _grouped
+    made.filters["points_to_draw"] = _points_to_draw
+    return made
 
 
 def _percent(share: float) -> str:
     return f"{100 * share:.0f} %" if share >= 0.1 else f"{100 * share:.1f} %"
+
+
+def _points_to_draw(scores: Sequence[float | None], limit: float) -> list[tuple[int, float]]:
+    """(shard, z-score) of every shard beyond the limit and of an even choice of the others."""
+    known = [(place, z) for place, z in enumerate(scores) if z is not None]
+    far = [one for one in known if abs(one[1]) > limit][:_MAX_POINTS]
+    near = [one for one in known if abs(one[1]) <= limit]
+    return far + near[:: max(1, -(-len(near) // _MAX_POINTS))]
 
 
 def _grouped(number: float) -> str:
