@@ -42,9 +42,7 @@ class Derived(NamedTuple):
 def connect(labels: LabelSet, text: str) -> Any:
     """A DuckDB connection with `images`, `persons` and `samples` of a job.
 
-    Args:
-        labels: The job.
-        text: The SQL that will be run; derived columns that it names are made.
+    Derived columns are made where the SQL that will be run, `text`, names them.
 
     Raises:
         DependencyError: duckdb is not installed.

@@ -42,10 +42,6 @@ EXPORTERS: Mapping[str, type[Exporter[Any]]] = {
 def export_labels(format_name: str, request: ExportRequest) -> ExportSummary:
     """Export a job, or continue an export that was interrupted.
 
-    Args:
-        format_name: A key of `EXPORTERS`.
-        request: What to export, and where to.
-
     Raises:
         SpecError: The format or an option is unknown.
         SapiensBatchError: As for `run_export`.

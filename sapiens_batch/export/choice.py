@@ -32,14 +32,6 @@ _LABELED = ds.field("status") != str(Status.QUARANTINED)
 class SelectionFile:
     """A list of samples in a Parquet or .npy file.
 
-    Args:
-        uri: Its address.
-        storage_options: Passed to fsspec.
-
-    Attributes:
-        uri: Where the file lies.
-        sha256: Digest of the file.
-
     Raises:
         InputError: It is no selection.
         StorageError: It cannot be read.
@@ -77,12 +69,7 @@ class SelectionFile:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What to export.
-
-    Attributes:
-        where: Filter on rows of `images`, or None.
-        selection: A selection file, or None.
-    """
+    """What to export: rows of `images` that pass a filter and are in a selection."""
 
     where: Filter | None = None
     selection: SelectionFile | None = None

@@ -20,11 +20,7 @@ from sapiens_batch.records import NO_CLASS, Array, LabelSchema, Level
 
 
 class InstanceMasks:
-    """Instances of a job.
-
-    Args:
-        schema: Label schema of `seg`.
-    """
+    """Instances of a job, from its label schema of `seg`."""
 
     def __init__(self, schema: LabelSchema) -> None:
         self._schema = schema
@@ -68,11 +64,7 @@ class InstanceMasks:
 
 
 class PanopticMasks:
-    """Panoptic segments of a job: one a class, its id the class; background is 0, unlabeled.
-
-    Args:
-        schema: Label schema of `seg`.
-    """
+    """Panoptic segments of a job: one a class, its id the class; background is 0, unlabeled."""
 
     def __init__(self, schema: LabelSchema) -> None:
         self._schema = schema

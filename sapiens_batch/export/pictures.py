@@ -46,11 +46,7 @@ class Picture:
 
 
 def upright(encoded: bytes, orientation: int | None) -> Picture:
-    """The photo of a labeled sample.
-
-    Args:
-        encoded: The source's bytes.
-        orientation: EXIF orientation as the table has it.
+    """The photo of a labeled sample, whose EXIF orientation the table has.
 
     Raises:
         SampleError: The bytes are no image; they were when they were labeled.

@@ -17,12 +17,7 @@ _MODEL_FIELDS = ("model", "revision", "weights_sha256", "architecture", "licence
 
 
 def provenance(job: JobDocument, schemas: Mapping[str, LabelSchema]) -> dict[str, Any]:
-    """The origin of a job's labels as JSON values.
-
-    Args:
-        job: The job's document.
-        schemas: Label schemas by task.
-    """
+    """The origin of a job's labels as JSON values."""
     tasks = {
         task: {name: schema.metadata[name] for name in _MODEL_FIELDS if name in schema.metadata}
         for task, schema in schemas.items()

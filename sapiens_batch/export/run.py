@@ -99,10 +99,7 @@ def run_export(
 ) -> ExportSummary:
     """Export a job, or continue an export.
 
-    Args:
-        kind: The format.
-        request: What to export, and where to.
-        progress: Called with (done, all) shards.
+    `progress` is called with (done, all) shards.
 
     Raises:
         SpecError: An option is unknown or out of range.

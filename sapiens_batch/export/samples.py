@@ -32,14 +32,7 @@ _PLAIN = frozenset("abcdefghijklmnopqrstuvwxyzABCDEFGHIJKLMNOPQRSTUVWXYZ01234567
 
 
 class SampleReader:
-    """Streams chosen samples of a job.
-
-    Args:
-        manifest: The job.
-        labels: Its labels.
-        pictures: Whether to fetch the photos.
-        source_options: What the source's storage needs, passed to fsspec.
-    """
+    """Streams chosen samples of a job, with their photos where these are asked for."""
 
     def __init__(
         self,

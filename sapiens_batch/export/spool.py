@@ -41,11 +41,7 @@ class Spool(ExitStack):
 
 
 class JsonSpool(Spool):
-    """A spool of JSON values with commas between them: a shard's piece of a list.
-
-    Attributes:
-        count: Number of values.
-    """
+    """A spool of `count` JSON values with commas between them: a shard's piece of a list."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -54,10 +54,6 @@ def parse_filter(text: str, schema: pa.Schema) -> ds.Expression:
     Comparisons, AND, OR, NOT, IN, BETWEEN, LIKE and IS NULL over columns, numbers, 'strings', TRUE
     and FALSE; keywords in any case, names with odd characters in double quotes.
 
-    Args:
-        text: The filter.
-        schema: Schema of the table that is filtered.
-
     Raises:
         InputError: It is no such filter, or does not fit the columns; the message says where.
     """

@@ -87,10 +87,6 @@ def select_rows(
 def open_labels(uri: str, storage_options: Mapping[str, Any] | None = None) -> LabelSet:
     """Open a job directory for reading.
 
-    Args:
-        uri: Path or fsspec address of the job directory.
-        storage_options: Passed to fsspec.
-
     Raises:
         StorageError: There is no job, or it cannot be read.
         ProtocolError: A document is damaged.
@@ -261,12 +257,6 @@ class LabelSet:
         columns: Sequence[str] | None = None,
     ) -> pa.Table:
         """Rows of one shard, in order, with whatever size the job has: one file is opened.
-
-        Args:
-            shard_id: A committed shard.
-            level: Which table.
-            wanted: Which rows.
-            columns: Which columns; all by default.
 
         Raises:
             KeyError: The shard is not committed.

@@ -23,16 +23,7 @@ _COLUMNS = ("index", "key", "reason", "message")
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """One sample that could not be labeled.
-
-    Attributes:
-        shard_id: Its shard.
-        shard_key: Source-relative name of the shard.
-        index: Its position in the shard.
-        key: Its own key.
-        reason: Dotted name from the taxonomy.
-        message: What a person needs to mend it.
-    """
+    """One sample that could not be labeled: its place, why, and what mends it."""
 
     shard_id: str
     shard_key: str
@@ -79,11 +70,6 @@ def check_asked(
     """Check that what is asked for is the reason and the key of some quarantined sample.
 
     A job that has none at all passes: nothing is left of what was asked for.
-
-    Args:
-        manifest: The job.
-        reasons: As for `quarantined`.
-        keys: As for `quarantined`.
 
     Raises:
         InputError: No sample has any of the reasons and keys; says which reasons there are.

@@ -53,14 +53,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One sample that differs much.
-
-    Attributes:
-        value: The measure.
-        key: The sample's key in the first job.
-        first: Its place in the first job.
-        second: Its place in the second job.
-    """
+    """One sample that differs much: by how much, its key in the first job, its places in both."""
 
     value: float
     key: str

@@ -71,13 +71,7 @@ def write_differences(
 ) -> list[Problem]:
     """Write the sheet; returns shards whose photos could not be read again.
 
-    Args:
-        first: The first job; photos come from its source.
-        second: The second job.
-        comparison: What `compare_labels` found.
-        page: Where the HTML page goes; replaced if it is there.
-        panels: How to draw.
-        source_options: What the source's storage needs, passed to fsspec.
+    Photos come from the first job's source; an older page is replaced.
 
     Raises:
         StorageError: The page cannot be written.

@@ -23,14 +23,7 @@ _MIN_BOX_IOU: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One number about a pair of samples.
-
-    Attributes:
-        title: For people.
-        unit: For example `px`.
-        kind: The panel that shows it.
-        worse: Whether a high or a low number means that labels differ.
-    """
+    """One number about a pair of samples, the panel that shows it, and which numbers are worse."""
 
     title: str
     unit: str
@@ -55,10 +48,7 @@ def measure_pair(
 ) -> dict[str, float]:
     """The measures that apply to a pair of labeled samples, by name.
 
-    Args:
-        first: The sample in one job.
-        second: The same sample in the other job.
-        min_score: Keypoints count where both jobs score them higher.
+    Keypoints count where both jobs score them higher than `min_score`.
     """
     found: dict[str, float] = {}
     if "pose" in first.schemas and "pose" in second.schemas:

@@ -28,14 +28,7 @@ from sapiens_batch.sheets.photos import iter_photos
 
 @dataclass(frozen=True, slots=True)
 class PreviewOptions:
-    """What a preview shows and how.
-
-    Attributes:
-        selection: Which samples.
-        panels: How they are drawn.
-        png_folder: Where every panel is written as a PNG file too; None for nowhere.
-        source_options: What the source's storage needs, passed to fsspec.
-    """
+    """What a preview shows and how; `png_folder` gets every panel as a PNG file too."""
 
     selection: Selection = field(default_factory=Selection)
     panels: PanelOptions = field(default_factory=PanelOptions)
@@ -45,13 +38,7 @@ class PreviewOptions:
 
 @dataclass(frozen=True, slots=True)
 class Preview:
-    """What was shown.
-
-    Attributes:
-        page: The HTML page.
-        cards: The samples, in the order shown.
-        problems: Shards whose photos could not be read again.
-    """
+    """The page, its cards in order, and shards whose photos could not be read again."""
 
     page: Path
     cards: tuple[Card, ...]
@@ -59,12 +46,7 @@ class Preview:
 
 
 def write_preview(manifest: Manifest, page: Path, options: PreviewOptions) -> Preview:
-    """Write a contact sheet.
-
-    Args:
-        manifest: The job.
-        page: Where the HTML page goes; replaced if it is there.
-        options: What to show.
+    """Write a contact sheet; an older page is replaced.
 
     Raises:
         InputError: The selection makes no sense.

@@ -48,13 +48,7 @@ class Brightness:
 def brightness(
     manifest: Manifest, places: Sequence[Place], source_options: Mapping[str, Any]
 ) -> Brightness:
-    """Look at pictures.
-
-    Args:
-        manifest: The job.
-        places: The samples.
-        source_options: What the source's storage needs, passed to fsspec.
-    """
+    """Look at the pictures of samples."""
     problems: list[Problem] = []
     means, contrasts = [], []
     try:

@@ -52,12 +52,7 @@ class Histogram:
 class ClassArea:
     """One class of the part masks.
 
-    Attributes:
-        name: The class.
-        colour: Its CSS colour.
-        num_images: Images that have it.
-        mean_share: Mean share of the image over all images with a mask.
-        shares: Images that have it, by share of the image.
+    `mean_share` is of the image, over all images with a mask; `shares` counts images that have it.
     """
 
     name: str
@@ -149,11 +144,7 @@ def make_report(
 ) -> Report:
     """Gather the quality card of a job's committed shards.
 
-    Args:
-        manifest: The job.
-        pictures: How many pictures to look at for brightness; 0 for none.
-        seed: Decides which.
-        source_options: What the source's storage needs, passed to fsspec.
+    So many `pictures` are looked at for brightness, drawn by `seed`; 0 for none.
 
     Raises:
         ProtocolError: Stored objects contradict each other.
@@ -198,10 +189,6 @@ def make_report(
 
 def write_report(report: Report, page: Path) -> tuple[Path, Path, Path]:
     """Write a report as HTML, and beside it as Markdown and JSON; older files are replaced.
-
-    Args:
-        report: The report.
-        page: The HTML file.
 
     Returns:
         The HTML, Markdown and JSON files.

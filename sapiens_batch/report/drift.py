@@ -65,10 +65,7 @@ class Drift:
 def drift(metric: str, shards: Mapping[str, Moments], names: Mapping[str, str]) -> Drift | None:
     """How a metric differs between shards; None with fewer than two shards that have it.
 
-    Args:
-        metric: Its name.
-        shards: Its moments by shard id.
-        names: Source-relative names of all shards by id.
+    `shards` are its moments and `names` the source-relative names of all shards, by id.
     """
     if len(shards) < 2:
         return None

@@ -38,10 +38,6 @@ RESULT_SCHEMA: Final = pa.schema(
 def open_index(uri: str, storage_options: Mapping[str, Any] | None = None) -> SearchIndex:
     """Open the index of a folder.
 
-    Args:
-        uri: Path or fsspec address of the index folder.
-        storage_options: Passed to fsspec.
-
     Raises:
         StorageError: There is no index.
         ProtocolError: It is damaged.
@@ -51,15 +47,7 @@ def open_index(uri: str, storage_options: Mapping[str, Any] | None = None) -> Se
 
 
 class SearchIndex:
-    """An index as of one build.
-
-    Args:
-        store: The index folder.
-        view: The build.
-
-    Attributes:
-        view: The build.
-    """
+    """An index as of one build, its `view`."""
 
     def __init__(self, store: Store, view: IndexView) -> None:
         self.view = view

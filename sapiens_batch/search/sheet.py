@@ -33,15 +33,7 @@ def write_sheet(
     title: str,
     source_options: Mapping[str, Any] | None = None,
 ) -> None:
-    """Write the sheet of a search.
-
-    Args:
-        manifest: The job.
-        labels: Its labels.
-        result: What `SearchIndex.search` found.
-        page: Where the page goes; replaced if it is there.
-        title: What was searched for.
-        source_options: What the source's storage needs, passed to fsspec.
+    """Write the sheet of what `SearchIndex.search` found; an older page is replaced.
 
     Raises:
         StorageError: The page cannot be written.

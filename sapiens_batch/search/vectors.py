@@ -61,13 +61,7 @@ def dimension(labels: LabelSet, column: str) -> int:
 
 
 def read_vectors(labels: LabelSet, shard_ids: Iterable[str], column: str) -> Vectors:
-    """The vectors of some shards, in stored order.
-
-    Args:
-        labels: The job.
-        shard_ids: Committed shards.
-        column: A column of vectors in `images`.
-    """
+    """The vectors of some shards, in stored order."""
     names = [*PLACE_SCHEMA.names, column]
     places = [PLACE_SCHEMA.empty_table()]
     values = [np.empty((0, dimension(labels, column)), np.float32)]

@@ -31,16 +31,7 @@ _SHOWN_PERSONS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class CardPicture:
-    """An encoded panel.
-
-    Attributes:
-        kind: As `Panel.kind`.
-        title: What it shows.
-        note: What its reader needs to know.
-        width: Pixels.
-        height: Pixels.
-        uri: The picture as a data URI.
-    """
+    """An encoded panel, see `Panel`: its size in pixels, and the picture as a data URI."""
 
     kind: str
     title: str
@@ -52,13 +43,7 @@ class CardPicture:
 
 @dataclass(frozen=True, slots=True)
 class CardPerson:
-    """One person of a card.
-
-    Attributes:
-        number: Number in the sample.
-        bbox_score: Score of the box, None where it has none.
-        scores: Mean keypoint score by group.
-    """
+    """One person of a card, with the mean keypoint score of each group."""
 
     number: int
     bbox_score: float | None
@@ -108,14 +93,7 @@ class Card:
 
 
 def make_card(sample: SampleLabels, shard: str, panels: Iterable[Panel], *, note: str = "") -> Card:
-    """The card of a sample.
-
-    Args:
-        sample: The sample.
-        shard: Source-relative name of its shard.
-        panels: What to show of it.
-        note: What it is on the sheet for.
-    """
+    """The card of a sample, see `Card`; shows as many panels as it is given."""
     row = sample.row
     size = (
         "" if row["height"] is None else f"{row['width']} \N{MULTIPLICATION SIGN} {row['height']}"

@@ -66,12 +66,7 @@ def job_facts(labels: LabelSet) -> JobFacts:
 
 
 def write_page(path: Path, template: str, **values: Any) -> None:
-    """Render a template into a file.
-
-    Args:
-        path: The page; its folder is made, an older page is replaced.
-        template: Name of a template of this package.
-        values: What the template shows.
+    """Render a template into a file; its folder is made, an older page is replaced.
 
     Raises:
         StorageError: The file cannot be written.
