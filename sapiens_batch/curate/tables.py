@@ -24,7 +24,6 @@ class Derived(NamedTuple):
     """A column that `samples` has beside those of `images`.
 
     Attributes:
-        name: Its name.
         meaning: One sentence for people.
         needs: The labels that it is made of, for people.
         sql: Expression over `i`, the row of `images`, and `p`, aggregates of its persons; None
@@ -133,10 +132,6 @@ def _scores(labels: LabelSet) -> str | None:
     return f"list_avg(list_select(keypoint_scores, [{', '.join(places)}]))" if places else None
 
 
-def _from_persons(name: str) -> Callable[[LabelSet], str | None]:
-    return lambda labels: None if _scores(labels) is None else f"p.{name}"
-
-
 _OF_CLASSES: Final = "`seg` of whole images (without `region: person`) with named classes"
 _OF_KEYPOINTS: Final = "`pose` with named keypoints"
 
@@ -157,14 +152,14 @@ DERIVED: Final = (
         "body_score",
         "mean score of the 17 body keypoints, over the persons of the sample",
         _OF_KEYPOINTS,
-        _from_persons("body_score"),
+        lambda labels: _scores(labels) and "p.body_score",
         lambda labels: f"avg({_scores(labels)})",
     ),
     Derived(
         "worst_body_score",
         "least of the persons' mean scores of the 17 body keypoints",
         _OF_KEYPOINTS,
-        _from_persons("worst_body_score"),
+        lambda labels: _scores(labels) and "p.worst_body_score",
         lambda labels: f"min({_scores(labels)})",
     ),
     Derived(

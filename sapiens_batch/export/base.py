@@ -34,7 +34,6 @@ class Made(NamedTuple):
     """One object of an export.
 
     Attributes:
-        key: Its name in the output.
         data: Its bytes, valid until the next object is asked for.
         rows: Records in it, for counts; 0 where that means nothing.
     """
@@ -49,7 +48,6 @@ class Labeled:
     """One sample to export.
 
     Attributes:
-        labels: Its labels.
         name: Safe object name, unique in its shard.
         number: Position among all samples of the export's shards, chosen or not, from 0.
         picture: The encoded photo, where the exporter uses pictures and they are asked for.
@@ -74,12 +72,7 @@ class Labeled:
 
 @dataclass(frozen=True, slots=True)
 class ShardToExport:
-    """The chosen samples of one shard.
-
-    Attributes:
-        number: Position of the shard in the export.
-        samples: Streamed in order of their index; to be read once.
-    """
+    """The chosen samples of one shard, by index and to be read once; its position in the export."""
 
     number: int
     samples: Iterable[Labeled]
@@ -88,16 +81,13 @@ class ShardToExport:
 class Exporter(ABC, Generic[Options]):
     """One format.
 
+    `origin` is what `provenance` says about the job.
+
     Attributes:
         name: What it is called on the command line.
         options_type: Its options.
         pictures: Whether it needs the photos, can use them, or has no place for them.
         needs: Tasks, one of which the job must have; empty for none.
-
-    Args:
-        labels: The job's labels.
-        options: The options.
-        origin: What `provenance` says about the job.
 
     Raises:
         InputError: The job has none of the labels that the format is for.
@@ -122,11 +112,7 @@ class Exporter(ABC, Generic[Options]):
         self.prepare()
 
     def prepare(self) -> None:
-        """Decide what labels and options decide for all shards; see the class for what it raises.
-
-        Raises:
-            InputError: The labels lack what an option asks for.
-        """
+        """Decide what labels and options decide for all shards."""
 
     @property
     def schemas(self) -> Mapping[str, LabelSchema]:

@@ -14,8 +14,7 @@ import numpy as np
 from sapiens_batch.export.maps import encode_png, inside_box, is_foreground
 from sapiens_batch.labelset import SampleLabels
 from sapiens_batch.labelset.masks import bounding_box, encode_rle
-from sapiens_batch.labelset.overlay import background_class
-from sapiens_batch.labelset.sample import Row
+from sapiens_batch.labelset.sample import Row, background_class
 from sapiens_batch.records import NO_CLASS, Array, LabelSchema, Level
 
 

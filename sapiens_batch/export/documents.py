@@ -32,7 +32,6 @@ class PlannedShard(NamedTuple):
     """One committed shard of the job, in the order of the job's plan.
 
     Attributes:
-        shard_id: The shard.
         write_id: The commit that the export is made from.
         first: Samples of the shards before it, selected or not.
     """
@@ -46,15 +45,9 @@ class ExportPlan(Document):
     """What is exported, how, and from which commits; fixed by the first run.
 
     Attributes:
-        format_version: Version of this document.
-        format: Name of the exporter.
         options: Its options, resolved.
         where: The filter as it was given; empty for none.
         select_sha256: Digest of the selection file; empty for none.
-        job: Address of the job directory.
-        spec_digest: The job's spec digest.
-        shards: The shards.
-        created: ISO 8601 time in UTC.
     """
 
     format_version: Annotated[int, Field(ge=1, le=FORMAT_VERSION)] = FORMAT_VERSION
@@ -84,10 +77,8 @@ class ShardReceipt(Document):
 
     Attributes:
         number: Position of the shard in the plan.
-        shard_id: The shard.
         samples: Samples that were chosen.
         objects: What was written, in order.
-        created: ISO 8601 time in UTC.
     """
 
     number: Count
@@ -101,10 +92,7 @@ class ExportDone(Document):
     """The mark that every object of an export is there.
 
     Attributes:
-        samples: Exported samples.
         num_objects: Objects, without those below `.export/`.
-        size_bytes: Their size.
-        created: ISO 8601 time in UTC.
     """
 
     samples: Count

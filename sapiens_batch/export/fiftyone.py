@@ -26,6 +26,7 @@ from sapiens_batch.records import Array
 
 LAYOUT_VERSION: Final = "0.23.8"
 
+_MAPS: Final = {"seg": ("Segmentation", "mask_path"), "depth": ("Heatmap", "map_path")}
 _FIELDS = "fiftyone.core.fields."
 _LABELS = "fiftyone.core.labels."
 _NAN = {"$numberDouble": "NaN"}
@@ -67,7 +68,8 @@ class FiftyOneExporter(Exporter[FiftyOneOptions]):
                 if self._points is not None:
                     record["pose"] = self._keypoints(sample)
                 for field, made in self._maps(shard, sample):
-                    record[field] = _map_record(field, made.key)
+                    kind, path = _MAPS[field]
+                    record[field] = {"_cls": kind, "tags": [], path: made.key}
                     yield made
                 piece.add(record)
             if piece.count:
@@ -197,12 +199,6 @@ def _detections(sample: Labeled) -> dict[str, Any]:
     return {"_cls": "Detections", "detections": found}
 
 
-def _map_record(field: str, path: str) -> dict[str, Any]:
-    if field == "seg":
-        return {"_cls": "Segmentation", "tags": [], "mask_path": path}
-    return {"_cls": "Heatmap", "tags": [], "map_path": path}
-
-
 def _relative(xy: Array, size: tuple[int, int]) -> Array:
     """(K, 2) source pixels as shares of the image, (0, 0) its top left corner."""
     shares: Array = (xy + 0.5) / np.array([size[1], size[0]])
@@ -241,11 +237,8 @@ def _sample_fields(*, pose: bool, seg: bool, depth: bool) -> list[dict[str, Any]
             _field("confidence", "ListField", subfield=_FIELDS + "FloatField"),
             _field("index", "IntField"),
         ]))  # fmt: skip
-    if seg:
-        fields.append(_map("seg", "Segmentation", "mask_path"))
-    if depth:
-        fields.append(_map("depth", "Heatmap", "map_path"))
-    return fields
+    wanted = [name for name, there in (("seg", seg), ("depth", depth)) if there]
+    return fields + [_map(name, *_MAPS[name]) for name in wanted]
 
 
 def _field(

@@ -11,7 +11,6 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import yaml
@@ -24,6 +23,7 @@ from sapiens_batch.export.provenance import summary
 from sapiens_batch.export.records import as_lists, columns, values
 from sapiens_batch.export.spool import Spool
 from sapiens_batch.records import Array, ColumnField, Level
+from sapiens_batch.sinks.parquet import column_type
 
 GROUP_ROWS: Final = 100
 """Rows per row group where rows hold pictures, as the Hub's viewer wants them."""
@@ -153,10 +153,10 @@ class HuggingFaceExporter(Exporter[HuggingFaceOptions]):
         return tuple(found)
 
     def _make_schema(self) -> pa.Schema:
-        persons = pa.struct([(one.name, _type(one)) for one in self._columns[Level.PERSON]])
+        persons = pa.struct([(one.name, column_type(one)) for one in self._columns[Level.PERSON]])
         fields = [
             *((name, _IMAGE) for name in self._images),
-            *((one.name, _type(one)) for one in self._columns[Level.IMAGE]),
+            *((one.name, column_type(one)) for one in self._columns[Level.IMAGE]),
             ("persons", pa.list_(persons)),
         ]
         document = json.dumps({"info": {"features": self._features()}})
@@ -170,15 +170,6 @@ class HuggingFaceExporter(Exporter[HuggingFaceOptions]):
             **{one.name: _feature(one) for one in self._columns[Level.IMAGE]},
             "persons": [persons],
         }
-
-
-def _type(column: ColumnField) -> pa.DataType:
-    kind: pa.DataType = (
-        pa.string() if column.dtype == "string" else pa.from_numpy_dtype(np.dtype(column.dtype))
-    )
-    for size in reversed(column.shape):
-        kind = pa.list_(kind, size)
-    return kind
 
 
 def _feature(column: ColumnField) -> dict[str, Any]:

@@ -25,12 +25,7 @@ _JPEG: dict[str, Any] = {"format": "JPEG", "quality": 95, "subsampling": "4:4:4"
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One upright photo.
-
-    Attributes:
-        encoded: The image file's bytes.
-        suffix: Its usual file name suffix, without a dot.
-    """
+    """One upright photo: an image file's bytes, and the suffix of its name without a dot."""
 
     encoded: bytes
     suffix: str

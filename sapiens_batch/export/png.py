@@ -13,7 +13,7 @@ import pyarrow as pa
 from pydantic import Field
 
 from sapiens_batch.export.base import Exporter, ExportOptions, Labeled, Made, ShardToExport
-from sapiens_batch.export.maps import class_mask, depth_mm, encode_png, palette
+from sapiens_batch.export.maps import class_mask, depth_mm, encode_png
 from sapiens_batch.records import Array
 from sapiens_batch.sinks import parquet
 
@@ -55,7 +55,7 @@ class PngExporter(Exporter[PngOptions]):
     def _maps(self, sample: Labeled) -> Iterator[tuple[str, str, bytes]]:
         mask = class_mask(sample.labels) if self.options.masks else None
         if mask is not None:
-            yield "mask", "masks", encode_png(mask, palette(self.schemas["seg"]))
+            yield "mask", "masks", encode_png(mask, self.schemas["seg"].metadata.get("palette_rgb"))
         depth = depth_mm(sample.labels) if self.options.depth else None
         if depth is not None:
             yield "depth", "depth", encode_png(depth)

@@ -74,13 +74,10 @@ class ExportSummary:
     """What an export came to.
 
     Attributes:
-        output: Address of the folder.
         complete: Whether every object is there; else other parts are still to run.
         new_shards: Shards that this run exported.
-        num_shards: Shards of the export.
         samples: Exported samples, of all runs.
         num_objects: Objects, without the export's own notes.
-        size_bytes: Their size.
         warning: What a reader must know; empty for nothing.
     """
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterable, Iterator, Mapping
+from itertools import repeat
 from typing import Any
 
 import numpy as np
@@ -60,30 +61,20 @@ class SampleReader:
             InputError: A photo is wanted that the source no longer has.
         """
         names = UniqueNames()
-        found = self._found(shard, indices)
+        wanted_photos = {shard.shard_id: indices.tolist()}
+        options = self._source_options
+        encoded = iter_encoded(self._job, [shard], wanted_photos, storage_options=options)
         index = ds.field("index")
         for window in _windows(indices):
             inside = (index >= int(window[0])) & (index <= int(window[-1]))
             wanted = inside & index.isin(window.tolist())
             samples = list(self._labels.shard_samples(shard.shard_id, wanted, self._arrays))
-            photos: Iterator[Picture | None] = (
-                (None for _ in samples)
-                if found is None
-                else match_pictures((one.row for one in samples), found)
-            )
+            photos: Iterator[Picture | None] = repeat(None, len(samples))
+            if self._pictures:
+                photos = match_pictures((one.row for one in samples), encoded)
             for labels, photo in zip(samples, photos, strict=True):
                 at = int(labels.row["index"])
                 yield Labeled(labels, names.name(labels.row["key"], at), first + at, photo)
-
-    def _found(self, shard: Shard, indices: Array) -> Iterator[Any] | None:
-        if not self._pictures:
-            return None
-        return iter_encoded(
-            self._job,
-            [shard],
-            {shard.shard_id: indices.tolist()},
-            storage_options=self._source_options,
-        )
 
 
 def _windows(indices: Array) -> Iterator[Array]:

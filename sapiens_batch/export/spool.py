@@ -16,11 +16,7 @@ _SEPARATOR = b",\n"
 
 
 class Spool(ExitStack):
-    """A temporary file that becomes one object.
-
-    Attributes:
-        file: The file, open for reading and writing.
-    """
+    """A temporary `file`, open for reading and writing, that becomes one object."""
 
     def __init__(self) -> None:
         super().__init__()

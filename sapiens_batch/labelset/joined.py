@@ -28,12 +28,8 @@ class JoinedLabels:
     """Samples that two jobs have in common.
 
     Attributes:
-        first: One job.
-        second: The other.
         places: `key, shard_id, index, shard_id_second, index_second` of the common samples, in the
             stored order of the first job.
-        num_only_first: Samples of the first job without a partner.
-        num_only_second: Samples of the second job without a partner.
     """
 
     first: LabelSet

@@ -101,7 +101,6 @@ class LabelSet:
         manifest: The job; which shards are visible is found out now.
 
     Attributes:
-        job: The job's document.
         shards: What is known of every visible shard, by id, without reading its commit.
         commits: Newest commits by shard id, each read when it is asked for.
         schemas: Label schemas by task.
@@ -303,11 +302,8 @@ class LabelSet:
     ) -> IterableDataset[dict[str, Any]]:
         """An iterable torch dataset: reads in stored order, shared among workers and processes.
 
-        Args:
-            tasks: As for `to_torch`.
-            wanted: As for `to_torch`.
-            size: As for `to_torch`.
-            seed: Shuffles the runs of samples that are read together, differently each epoch.
+        Arguments are those of `to_torch`; `seed` shuffles the runs of samples that are read
+        together, differently each epoch.
 
         Raises:
             DependencyError, InputError: As for `to_torch`.
@@ -325,10 +321,7 @@ class LabelSet:
     ) -> ray.data.Dataset:
         """A Ray dataset with a row per sample; nothing is read before it is consumed.
 
-        Args:
-            tasks: As for `to_torch`.
-            wanted: As for `to_torch`.
-            size: As for `to_torch`.
+        Arguments are those of `to_torch`.
 
         Raises:
             DependencyError, InputError: As for `to_torch`.
@@ -340,19 +333,16 @@ class LabelSet:
     def _dataset(self, level: Level) -> ds.Dataset:
         """The table of a level; each file takes a kilobyte and a half of memory."""
         schema = self._table_schemas[level]
-        owner, paths, partitions = ds.field("shard_id"), [], []
-        for shard_id, key in self._summaries.table_keys(level.table):
-            paths.append(key)
-            # lets a filter on shard_id skip the other files without opening them
-            partitions.append(owner == shard_id)
-        if not paths:
+        keys = list(self._summaries.table_keys(level.table))
+        if not keys:
             return ds.dataset(pa.Table.from_batches([], schema=schema))
         return ds.FileSystemDataset.from_paths(
-            paths,
+            [key for _, key in keys],
             schema=schema,
             format=ds.ParquetFileFormat(),
             filesystem=arrow_filesystem(self._store, self._summaries.stored),
-            partitions=partitions,
+            # lets a filter on shard_id skip the other files without opening them
+            partitions=[ds.field("shard_id") == shard_id for shard_id, _ in keys],
         )
 
     def _ambiguous(self, key: str, found: list[dict[str, Any]]) -> InputError:

@@ -15,7 +15,6 @@ from sapiens_batch.errors import InputError
 from sapiens_batch.labelset.labels import select_rows
 from sapiens_batch.protocol.commit import total_reasons
 from sapiens_batch.protocol.manifest import Manifest
-from sapiens_batch.protocol.snapshot import CommitSummary
 from sapiens_batch.records import Level, Status
 
 _COLUMNS = ("index", "key", "reason", "message")
@@ -58,7 +57,16 @@ def quarantined(
             continue
         images = shard.tables[Level.IMAGE.table]
         table = select_rows(manifest.store, images, columns=_COLUMNS, wanted=wanted)
-        yield from _samples(shard, table.to_pylist(), reasons)
+        for row in table.to_pylist():
+            if matches(row["reason"], reasons):
+                yield Quarantined(
+                    shard_id=shard.shard_id,
+                    shard_key=shard.shard_key,
+                    index=row["index"],
+                    key=row["key"],
+                    reason=row["reason"],
+                    message=row["message"] or "",
+                )
 
 
 def check_asked(
@@ -93,19 +101,3 @@ def check_asked(
 def matches(reason: str, wanted: Collection[str] | None) -> bool:
     """Whether a reason is wanted; None wants all."""
     return wanted is None or any(reason == one or reason.startswith(f"{one}.") for one in wanted)
-
-
-def _samples(
-    shard: CommitSummary, rows: list[dict[str, str | int]], reasons: Collection[str] | None
-) -> Iterator[Quarantined]:
-    for row in rows:
-        reason = str(row["reason"])
-        if matches(reason, reasons):
-            yield Quarantined(
-                shard_id=shard.shard_id,
-                shard_key=shard.shard_key,
-                index=int(row["index"]),
-                key=str(row["key"]),
-                reason=reason,
-                message=str(row["message"] or ""),
-            )

@@ -16,8 +16,8 @@ from sapiens_batch.errors import InputError
 from sapiens_batch.images import frames
 from sapiens_batch.images.geometry import stretch_map
 from sapiens_batch.labelset.arrays import LabelArray
-from sapiens_batch.labelset.overlay import lay_over
 from sapiens_batch.records import Affine, Array, LabelSchema, Level
+from sapiens_batch.sinks import zarr
 from sapiens_batch.sinks.parquet import column_values
 from sapiens_batch.spec.mistakes import did_you_mean
 
@@ -76,7 +76,7 @@ class SampleLabels:
         Args:
             task: A task with an array.
             person: Number of the person, for tasks that label persons; None lays the maps of all
-                persons over one another, the first on top (see `overlay.lay_over`).
+                persons over one another, the first on top (see `lay_over`).
             size: (height, width) of the source scaled, px; the map is resampled once all the same.
 
         Raises:
@@ -204,6 +204,36 @@ class SampleLabels:
                 f"no task {task!r}; there are {there_are}{did_you_mean(task, self.schemas)}"
             )
         return self.schemas[task]
+
+
+def lay_over(schema: LabelSchema, top: Array, below: Array) -> Array:
+    """One map of two.
+
+    Args:
+        schema: A task with an array whose last axes are y and x.
+        top: (..., h, w) the map that wins where both have a label.
+        below: (..., h, w) the map that shows elsewhere.
+
+    Returns:
+        (..., h, w). A background in class masks hides nothing, and of two mattes the greater alpha
+        wins, so that a person who reaches into another one's box does not erase the other.
+    """
+    if schema.array is None:
+        raise ValueError(f"task {schema.task} has no array")
+    shows = zarr.is_labeled(schema.array, top)
+    free = ~zarr.is_labeled(schema.array, below)
+    if schema.task == "seg":
+        shows &= (top != background_class(schema)) | free
+    elif schema.task == "matting":
+        shows &= (top[-1] >= below[-1]) | free
+    merged: Array = np.where(shows, top, below)
+    return merged
+
+
+def background_class(schema: LabelSchema) -> int:
+    """The class that means "no person": the one called background, else the first."""
+    names = [str(name).lower() for name in schema.metadata.get("classes") or ()]
+    return names.index("background") if "background" in names else 0
 
 
 def table_rows(table: pa.Table) -> list[dict[str, Any]]:

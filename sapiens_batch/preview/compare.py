@@ -66,16 +66,10 @@ class Comparison:
     """How two jobs differ.
 
     Attributes:
-        first: Name of the first job.
-        second: Name of the second job.
         num_samples: Samples that both have.
-        num_only_first: Samples of the first job without a partner.
-        num_only_second: Samples of the second job without a partner.
         statuses: Common samples by status in the first and the second job.
         num_persons: Persons of the first job, of the second, and matched ones, in samples that
             both label.
-        spreads: Measures over all samples, by name.
-        worst: The samples that differ most, by measure.
     """
 
     first: str

@@ -6,7 +6,7 @@ it is among the worst of.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -19,7 +19,6 @@ from sapiens_batch.labelset.draw import Place
 from sapiens_batch.preview.compare import Comparison, Difference
 from sapiens_batch.preview.measure import (
     MEASURES,
-    Measure,
     angles,
     matched_persons,
     paired_maps,
@@ -28,7 +27,6 @@ from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.records import Array, Problem
 from sapiens_batch.sheets import maps
 from sapiens_batch.sheets.cards import Card, CardPicture, encode_panel, make_card
-from sapiens_batch.sheets.legend import make_legend
 from sapiens_batch.sheets.page import job_facts, write_page
 from sapiens_batch.sheets.panels import Panel, PanelOptions, fitted, resized, sample_panels
 from sapiens_batch.sheets.photos import iter_photos
@@ -49,15 +47,6 @@ class DifferenceCard:
     first: tuple[CardPicture, ...]
     second: tuple[CardPicture, ...]
     difference: tuple[CardPicture, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class Section:
-    """The samples that differ most by one measure."""
-
-    name: str
-    measure: Measure
-    cards: tuple[DifferenceCard, ...]
 
 
 def write_differences(
@@ -94,22 +83,16 @@ def write_differences(
         title=f"{comparison.first} and {comparison.second}: differences",
         comparison=comparison,
         measures=MEASURES,
-        sections=list(_sections(comparison, drawn)),
+        sections=[
+            (MEASURES[name], [drawn[name, one] for one in comparison.worst[name]])
+            for name in _SHOWN
+            if comparison.worst.get(name)
+        ],
         facts=job_facts(labels[0]),
         demo=any(job_facts(one).demo for one in labels),
-        legend=make_legend(),
         problems=problems,
     )
     return problems
-
-
-def _sections(
-    comparison: Comparison, drawn: Mapping[tuple[str, Difference], DifferenceCard]
-) -> Iterator[Section]:
-    for name in _SHOWN:
-        if differences := comparison.worst.get(name):
-            cards = tuple(drawn[name, one] for one in differences if (name, one) in drawn)
-            yield Section(name, MEASURES[name], cards)
 
 
 def _card(

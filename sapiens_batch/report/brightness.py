@@ -34,7 +34,6 @@ class Brightness:
         brightness: Pictures by mean luma, over `BRIGHTNESS_EDGES`.
         contrast: Pictures by standard deviation of luma, over `CONTRAST_EDGES`; the last bin holds
             all above.
-        problems: Why some could not be read.
     """
 
     num_asked: int

@@ -63,29 +63,13 @@ class ClassArea:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelUse:
-    """What labeled a task."""
-
-    task: str
-    model: str
-    revision: str
-    weights_sha256: str
-    architecture: str
-    licence: str
-    demo: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
     """The quality card of a job.
 
     Attributes:
-        name: The job.
         created: When it was started, ISO 8601.
         made: When this report was made, ISO 8601.
-        spec_digest: Digest of what decides the labels.
         planned_shards: Shards of the plan.
-        committed_shards: Shards that this report is of.
         damaged_shards: Shards with damage that belongs to no sample.
         counts: Samples by status, and persons.
         reasons: Quarantined samples by reason, most frequent first.
@@ -96,11 +80,7 @@ class Report:
         megapixels: Images by size.
         aspects: Images by width over height.
         brightness: Of a sample of the pictures; None where none were asked for.
-        drift: Metrics over shards.
-        speed: Throughput.
-        models: What labeled each task.
         licences: Licence notes of the weights by checkpoint.
-        versions: Versions of the packages that made the job.
     """
 
     name: str
@@ -121,14 +101,14 @@ class Report:
     brightness: Brightness | None
     drift: tuple[Drift, ...]
     speed: Speed
-    models: tuple[ModelUse, ...]
+    models: tuple[Mapping[str, Any], ...]
     licences: Mapping[str, str]
     versions: Mapping[str, str]
 
     @property
     def demo(self) -> bool:
         """Whether random weights made labels."""
-        return any(model.demo for model in self.models)
+        return any(model["demo"] for model in self.models)
 
     def to_json(self) -> dict[str, Any]:
         """The report as JSON values."""
@@ -259,13 +239,8 @@ def _classes(labels: LabelSet, found: gathered.Tally) -> tuple[ClassArea, ...]:
     )
 
 
-def _model(task: str, metadata: Mapping[str, Any]) -> ModelUse:
-    def text(name: str) -> str:
-        return str(metadata.get(name) or "")
-
-    return ModelUse(
-        task,
-        *(text("model"), text("revision"), text("weights_sha256")),
-        *(text("architecture"), text("licence")),
-        demo=bool(metadata.get("demo")),
-    )
+def _model(task: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What labeled a task."""
+    names = ("model", "revision", "weights_sha256", "architecture", "licence")
+    told = {name: str(metadata.get(name) or "") for name in names}
+    return {"task": task, **told, "demo": bool(metadata.get("demo"))}

@@ -25,9 +25,7 @@ class Outlier:
     """A shard that differs.
 
     Attributes:
-        shard_id: The shard.
         shard: Its source-relative name.
-        mean: Its mean.
         z: Deviation from the job's mean in standard errors.
         effect: The same in standard deviations of samples.
         num_samples: Values that its mean is of.
@@ -46,8 +44,6 @@ class Drift:
     """One metric over all shards.
 
     Attributes:
-        metric: Its name.
-        mean: Mean over all samples.
         deviation: Standard deviation of samples.
         z: z-score by shard, in the order of the shards' names, None where a shard has no value.
         num_far: Shards beyond the limit.

@@ -31,7 +31,6 @@ class Segment(Document):
     Attributes:
         segment_id: From the shards, the column and the settings.
         kind: `exact` compares with every vector, `approximate` with those of the nearest cells.
-        num_rows: Vectors.
         shards: Generation by id of the shards that it covers, also those without a vector.
         num_cells: Cells of an approximate segment, else 0.
         probes: Cells that a query looks into.
@@ -56,15 +55,10 @@ class IndexView(Document):
     """The index as of one build.
 
     Attributes:
-        format_version: Version of the index folder's format.
         number: Counts up with each build that found something new.
-        job: Name of the job.
-        spec_digest: Digest of the job's spec.
         column: Column of `images` that holds the vectors.
-        dimension: Length of a vector.
         segments: The segments, in the order of their rows.
         write_id: The build, unique.
-        created: ISO 8601 time in UTC.
     """
 
     format_version: Annotated[int, Field(ge=1, le=INDEX_VERSION)] = INDEX_VERSION

@@ -64,17 +64,13 @@ class Card:
     """One sample on a sheet.
 
     Attributes:
-        key: The sample's key.
         shard: Source-relative name of its shard.
-        index: Its index in the shard.
-        status: As in the table.
         reason: Why it is quarantined, else empty.
         message: The same in words.
         size: Source size as `width × height`, or empty.
         num_persons: Rows in `persons`.
         persons: The first few persons.
         classes: Classes of the part mask, largest first.
-        pictures: Its panels.
         note: What this card is on the sheet for, for example a distance; empty for none.
     """
 

@@ -8,12 +8,9 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
-from typing import Final, Literal
+from typing import Final, Literal, get_args
 
 GroupName = Literal["body", "feet", "left_hand", "right_hand", "face", "extra"]
-GROUPS: Final[tuple[GroupName, ...]] = (
-    "body", "feet", "left_hand", "right_hand", "face", "extra",
-)  # fmt: skip
 
 Side = Literal["left", "right", "middle"]
 
@@ -50,7 +47,7 @@ def side_of(name: str) -> Side:
 
 def keypoint_groups(names: Sequence[str]) -> dict[GroupName, list[int]]:
     """Indices of keypoints by group, groups without points left out."""
-    found: dict[GroupName, list[int]] = {group: [] for group in GROUPS}
+    found: dict[GroupName, list[int]] = {group: [] for group in get_args(GroupName)}
     for index, name in enumerate(names):
         found[group_of(name)].append(index)
     return {group: indices for group, indices in found.items() if indices}

@@ -13,11 +13,21 @@ from pathlib import Path
 from typing import Any
 
 import jinja2
+import numpy as np
 
 from sapiens_batch.errors import StorageError
 from sapiens_batch.labelset import LabelSet
-from sapiens_batch.sheets.cards import css_colour
+from sapiens_batch.records import Array
+from sapiens_batch.sheets.cards import css_colour, encode_panel
+from sapiens_batch.sheets.maps import depth_scale, normal_picture
+from sapiens_batch.sheets.panels import Panel
+from sapiens_batch.sheets.skeleton import FACE_COLOURS, FINGER_COLOURS, SIDE_COLOURS
 
+_FEATURES = {
+    "brow": "brows", "lash": "eyelids", "iris": "irises", "nose": "nose", "lip": "lips",
+    "helix": "ears",
+}  # fmt: skip
+_FINGERS = {"forefinger": "index", "hand": ""}
 # More points of a chart would overlap, and make pages of large jobs slow.
 _MAX_POINTS = 400
 
@@ -27,7 +37,6 @@ class JobFacts:
     """What the head of every page says about a job.
 
     Attributes:
-        name: Its name.
         num_shards: Committed shards.
         counts: Samples by status, and persons.
         tasks: (task, model, licence) of each task.
@@ -94,7 +103,32 @@ def environment() -> jinja2.Environment:
     made.filters["percent"] = _percent
     made.filters["grouped"] = _grouped
     made.filters["points_to_draw"] = _points_to_draw
+    made.globals["legend"] = _legend()
     return made
+
+
+def _legend() -> dict[str, Any]:
+    """How to read the pictures: names with CSS colours, and data URIs of two pictures.
+
+    `normals` is a sphere in the colours of normals, `depth` the colours from far to near.
+    """
+    fingers = ((_FINGERS.get(name, name), css_colour(rgb)) for name, rgb in FINGER_COLOURS.items())
+    return {
+        "sides": [(name, css_colour(rgb)) for name, rgb in SIDE_COLOURS.items()],
+        "fingers": [one for one in fingers if one[0]],
+        "features": [(name, css_colour(FACE_COLOURS[n])) for n, name in _FEATURES.items()],
+        "normals": encode_panel(Panel("legend", "", normal_picture(_sphere(72)))).uri,
+        "depth": encode_panel(Panel("legend", "", np.repeat(depth_scale(), 12, axis=0))).uri,
+    }
+
+
+def _sphere(size: int) -> Array:
+    """(3, size, size) normals of a sphere, NaN around it."""
+    y, x = np.mgrid[1 : -1 : size * 1j, -1 : 1 : size * 1j]
+    outside = x**2 + y**2 > 1
+    normals = np.stack([x, y, np.sqrt(np.maximum(0, 1 - x**2 - y**2))])
+    normals[:, outside] = np.nan
+    return normals
 
 
 def _percent(share: float) -> str:

@@ -56,7 +56,6 @@ class Panel:
 
     Attributes:
         kind: `photo`, a task, or a group of keypoints; file names follow it.
-        title: What it shows, for people.
         picture: (h, w, 3) uint8 RGB.
         note: What a reader of the picture needs to know, for example the range of depths.
     """
