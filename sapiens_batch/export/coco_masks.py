@@ -35,10 +35,7 @@ class InstanceMasks:
     def annotation(self, labels: SampleLabels, person: Row, mask: Array) -> dict[str, Any] | None:
         """Segmentation, area and box of one person.
 
-        Args:
-            labels: The sample.
-            person: The person's row.
-            mask: (height, width) uint8 classes of the image, all persons together.
+        `mask` has the (height, width) uint8 classes of the image, all persons together.
 
         Returns:
             Fields of a COCO annotation, or None where the person has no foreground.

@@ -139,9 +139,7 @@ class LabelSet:
     def array(self, task: str, *, whole_objects: bool = False) -> LabelArray:
         """The dense array of a task.
 
-        Args:
-            task: The task.
-            whole_objects: For reading in order: each stored object is read once and as a whole.
+        With `whole_objects`, for reading in order, each stored object is read once and as a whole.
 
         Raises:
             KeyError: The job has no such task.

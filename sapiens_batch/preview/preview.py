@@ -1,7 +1,7 @@
 """The contact sheet of a job: an HTML page, optionally PNG files, and a summary for a terminal.
 
-Samples are chosen shard by shard, so that memory is bounded by one shard's rows; equal selections of
-equal labels give equal samples. They are drawn one at a time; a sheet holds their encoded pictures.
+Samples are chosen shard by shard, so that memory is bounded by one shard's rows; the same selection
+of the same labels gives the same samples. A sheet holds encoded pictures, drawn one at a time.
 A photo that cannot be read again is said to be missing, the labels are shown without it.
 """
 

@@ -16,7 +16,6 @@ import numpy as np
 
 from sapiens_batch.labelset import SampleLabels
 from sapiens_batch.sheets.groups import keypoint_groups
-from sapiens_batch.sheets.maps import class_shares
 from sapiens_batch.sheets.panels import Panel
 
 # Fast to write and small; full colour resolution keeps thin coloured lines crisp.
@@ -139,7 +138,7 @@ def classes_of(sample: SampleLabels) -> tuple[CardClass, ...]:
     names, palette = schema.metadata.get("classes"), schema.metadata.get("palette_rgb")
     if not names or not palette:
         return ()
-    shares = class_shares(pixels)
+    shares = np.asarray(pixels) / max(1, sum(pixels))
     found = [number for number in np.argsort(-shares) if shares[number] >= _MIN_CLASS_SHARE]
     return tuple(
         CardClass(
