@@ -51,7 +51,7 @@ class Selection:
     table: Array = field(compare=False, repr=False)
 
     def __contains__(self, value: str) -> bool:
-        pair = _uid_pair(value) if self.kind == "uid" else _text_pair(value)
+        pair = uid_pair(value) if self.kind == "uid" else _text_pair(value)
         if pair is None:
             return False
         position = bisect_left(self.table, pair, key=_pair_of)
@@ -202,7 +202,7 @@ def _pair_of(row: Any) -> tuple[int, int]:
     return int(high), int(low)
 
 
-def _uid_pair(value: str) -> tuple[int, int] | None:
+def uid_pair(value: str) -> tuple[int, int] | None:
     """Both halves of a uid; None where the text is none."""
     try:
         number = int(value, 16) if len(value) == 32 else None
