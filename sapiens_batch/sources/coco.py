@@ -15,13 +15,13 @@ from typing import Any
 from sapiens_batch.errors import InputError, SampleError
 from sapiens_batch.records import Problem, Sample, Shard
 from sapiens_batch.sources.base import Source
-from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.sources.fields import bad_sample, json_value, parse_boxes, parse_scores
 from sapiens_batch.sources.image_files import iter_images
 from sapiens_batch.sources.selection import ShardSelection
 from sapiens_batch.sources.shards import check_base_version, slice_shards
 from sapiens_batch.spec.job import SourceSpec
 from sapiens_batch.storage.addresses import absolute_uri, parent_uri
+from sapiens_batch.storage.input_errors import errors_of_field
 from sapiens_batch.storage.inputs import InputObject, expand, list_folder, stat_input
 from sapiens_batch.storage.reading import read_json
 

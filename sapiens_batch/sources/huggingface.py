@@ -13,8 +13,8 @@ from collections import defaultdict
 from collections.abc import Mapping, Sequence
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.sources.parquet import ParquetSource
+from sapiens_batch.storage.input_errors import errors_of_field
 from sapiens_batch.storage.inputs import InputObject, list_folder
 from sapiens_batch.storage.reading import read_json
 

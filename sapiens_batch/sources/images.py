@@ -13,7 +13,6 @@ from itertools import islice
 from sapiens_batch.errors import InputError
 from sapiens_batch.records import Problem, Sample, Shard
 from sapiens_batch.sources.base import Source
-from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.sources.fields import make_sample
 from sapiens_batch.sources.image_files import iter_images
 from sapiens_batch.sources.names import is_junk
@@ -22,6 +21,7 @@ from sapiens_batch.sources.shards import slice_shards
 from sapiens_batch.spec.job import IMAGE_SUFFIXES
 from sapiens_batch.storage.addresses import absolute_uri
 from sapiens_batch.storage.braces import expand_braces
+from sapiens_batch.storage.input_errors import errors_of_field
 from sapiens_batch.storage.inputs import InputObject, list_folder
 
 

@@ -18,7 +18,6 @@ from sapiens_batch.errors import InputError
 from sapiens_batch.records import Problem, Sample, Shard
 from sapiens_batch.sources.base import Source
 from sapiens_batch.sources.columns import Columns, choose_columns
-from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.sources.fields import make_sample
 from sapiens_batch.sources.image_files import iter_images
 from sapiens_batch.sources.rows import RowReader
@@ -32,6 +31,7 @@ from sapiens_batch.sources.shards import (
 from sapiens_batch.sources.table_files import open_table
 from sapiens_batch.spec.job import SourceSpec
 from sapiens_batch.storage.addresses import parent_uri
+from sapiens_batch.storage.input_errors import errors_of_field
 from sapiens_batch.storage.inputs import InputObject, expand
 from sapiens_batch.storage.reading import open_input
 

@@ -14,12 +14,12 @@ from sapiens_batch.errors import InputError
 from sapiens_batch.records import Problem, Sample, Shard
 from sapiens_batch.sources.base import Source
 from sapiens_batch.sources.columns import Columns, choose_columns
-from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.sources.rows import RowReader
 from sapiens_batch.sources.selection import ShardSelection
 from sapiens_batch.sources.shards import check_version, object_shard
 from sapiens_batch.sources.table_files import DamagedTableError, Table, open_table
 from sapiens_batch.storage.addresses import parent_uri
+from sapiens_batch.storage.input_errors import errors_of_field
 from sapiens_batch.storage.inputs import InputObject, expand
 from sapiens_batch.storage.reading import open_input
 

@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 
 from sapiens_batch.errors import InputError
 from sapiens_batch.records import Array, Problem
-from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.spec.job import SourceSpec
 from sapiens_batch.storage.addresses import absolute_uri
+from sapiens_batch.storage.input_errors import errors_of_field
 from sapiens_batch.storage.inputs import stat_input
 from sapiens_batch.storage.reading import read_input
 

@@ -14,7 +14,6 @@ from itertools import islice
 
 from sapiens_batch.records import Problem, Sample, Shard
 from sapiens_batch.sources.base import Source
-from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.sources.fields import needed_fields
 from sapiens_batch.sources.grouping import Grouping, Wanted
 from sapiens_batch.sources.img2dataset import (
@@ -27,6 +26,7 @@ from sapiens_batch.sources.names import is_junk, is_unsafe, split_name
 from sapiens_batch.sources.selection import ShardSelection
 from sapiens_batch.sources.shards import check_version, object_shard
 from sapiens_batch.sources.tar import TarMember, iter_members
+from sapiens_batch.storage.input_errors import errors_of_field
 from sapiens_batch.storage.inputs import expand
 from sapiens_batch.storage.reading import open_input
 
