@@ -38,8 +38,8 @@ FAILS: Colour = (0, 255, 0)
 LOSES_DEVICE: Colour = (255, 0, 255)
 """Plain images of these colours make the labeler die, hang, or raise."""
 
-OVERWHELMS: Colour = (0, 255, 255)
-"""Plain images of this colour take the driver and the worker down, unless they come one by one."""
+ENDS_DRIVER: Colour = (255, 255, 0)
+"""An image of this colour takes the job's driver with it, unless it is labeled alone."""
 
 FRAME = Frame(2, 3, Affine(1.0, 1.0, 0.0, 0.0))
 
@@ -69,10 +69,6 @@ class SyntheticLabeler:
 
     def label(self, views: Mapping[ViewSpec, ViewBatch]) -> dict[TaskName, TaskLabels]:
         started = time.monotonic()
-        for batch in views.values():
-            if len(batch) > 1 and any(_middle(batch, i) == OVERWHELMS for i in range(len(batch))):
-                os.kill(int(os.environ[DRIVER_VARIABLE]), signal.SIGKILL)
-                os.kill(os.getpid(), signal.SIGKILL)
         values = {
             spec: [self._value(batch, i) for i in range(len(batch))]
             for spec, batch in views.items()
@@ -86,18 +82,16 @@ class SyntheticLabeler:
 
     def _value(self, batch: ViewBatch, position: int) -> int:
         canvas = np.asarray(batch.canvases[position : position + 1])[0]
+        middle = tuple(int(one) for one in canvas[canvas.shape[0] // 2, canvas.shape[1] // 2])
         if not (self._settings.mended and Path(self._settings.mended).exists()):
-            _make_trouble(_middle(batch, position))
+            _make_trouble(middle, alone=len(batch) == 1)
         return int(canvas[::64, ::64].sum(dtype=np.int64)) % 251
 
 
-def _middle(batch: ViewBatch, position: int) -> tuple[int, ...]:
-    canvas = np.asarray(batch.canvases[position : position + 1])[0]
-    return tuple(int(one) for one in canvas[canvas.shape[0] // 2, canvas.shape[1] // 2])
-
-
-def _make_trouble(colour: tuple[int, ...]) -> None:
-    if colour == KILLS:
+def _make_trouble(colour: tuple[int, ...], *, alone: bool) -> None:
+    if colour == ENDS_DRIVER and not alone:
+        os.kill(int(os.environ[DRIVER_VARIABLE]), signal.SIGKILL)
+    if colour == KILLS or (colour == ENDS_DRIVER and not alone):
         os.kill(os.getpid(), signal.SIGKILL)
     if colour == HANGS:
         time.sleep(3600)

@@ -106,12 +106,15 @@ class Passes:
 
     def _size(self) -> Sizing:
         """Ceilings for the next graph; waits until there is a device for it."""
-        runtime = self._context.spec.runtime
-        sizing = decide(look_at_cluster(), runtime, physical_cpus=os.cpu_count() or 1)
+        runtime, physical_cpus = self._context.spec.runtime, os.cpu_count() or 1
+        cluster = look_at_cluster()
+        sizing = decide(cluster, runtime, physical_cpus=physical_cpus)
         if sizing.gpus_per_actor:
             wait_for_gpu(self._follower.say)
-            sizing = decide(look_at_cluster(), runtime, physical_cpus=os.cpu_count() or 1)
-        self._follower.note("sizing", **asdict(sizing))
+            cluster = look_at_cluster()
+            sizing = decide(cluster, runtime, physical_cpus=physical_cpus)
+        has = {"cpus": cluster.num_cpus, "gpus": cluster.num_gpus}
+        self._follower.note("sizing", cluster=has, **asdict(sizing))
         return sizing
 
     def _follow(self, found: Generator[Outcome]) -> bool:

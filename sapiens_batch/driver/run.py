@@ -7,8 +7,8 @@ over the rest, seal, and compare plan and commits at the end.
 from __future__ import annotations
 
 from collections.abc import Collection, Iterator, Mapping, Sequence
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import asdict, dataclass
+from typing import Any
 
 from sapiens_batch.driver.budget import over_budget
 from sapiens_batch.driver.journal import Journal, new_run_id
@@ -16,13 +16,12 @@ from sapiens_batch.driver.open_job import open_job, resolve
 from sapiens_batch.driver.partition import WHOLE, Partition
 from sapiens_batch.driver.progress import Progress, Reporter
 from sapiens_batch.driver.session import StopRequested, ray_session, stop_signals
-from sapiens_batch.protocol.commit import total_reasons
+from sapiens_batch.driver.status import JobStatus, job_status
 from sapiens_batch.protocol.documents import Counts
 from sapiens_batch.protocol.journal import Place
 from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.protocol.snapshot import CommitSummary, write_snapshot
 from sapiens_batch.protocol.todo import ShardTodo
-from sapiens_batch.records import Problem
 from sapiens_batch.spec.job import JobSpec
 from sapiens_batch.stages.context import JobContext
 from sapiens_batch.stages.flow import Failure, distinct
@@ -36,19 +35,9 @@ class JobSummary:
     """How a run ended.
 
     Attributes:
-        name: The job's name.
-        output: Address of the job directory.
-        num_shards: Planned shards, of the part that was run.
-        committed_shards: Visible shards of that part.
-        waiting_shards: Visible shards with samples that are still to be labeled again.
-        counts: Samples of visible shards by status, and persons.
-        reasons: Quarantined samples by reason.
-        problems: (shard key, problem) of shards with damage that belongs to no sample, at most
-            `SHOWN_PROBLEMS`.
-        num_problems: How many there are.
+        status: Where the part of the job that was run stands now.
         new_samples: Samples that this run labeled.
         new_shards: Shards that this run made visible for the first time.
-        open_chunks: Labeled chunks of shards that are not visible yet, kept for the next run.
         elapsed_s: Seconds that this run took.
         stopped: What ended the run early: a signal, or empty.
         failures: What went wrong and was not mended by trying again.
@@ -56,35 +45,21 @@ class JobSummary:
         demo: Whether the labels come from random demo weights.
     """
 
-    name: str
-    output: str
-    num_shards: int
-    committed_shards: int
-    counts: Counts
-    reasons: dict[str, int]
-    problems: tuple[tuple[str, Problem], ...]
-    num_problems: int
+    status: JobStatus
     new_samples: int
     new_shards: int
-    open_chunks: int
     elapsed_s: float
-    waiting_shards: int = 0
     stopped: str = ""
     failures: tuple[Failure, ...] = ()
     over_budget: bool = False
     demo: bool = False
 
     @property
-    def complete(self) -> bool:
-        """Whether every planned shard is visible, with nothing left to label again."""
-        return self.committed_shards == self.num_shards and not self.waiting_shards
-
-    @property
     def in_vain(self) -> bool:
         """Whether all is done and not one sample could be labeled, though there was something."""
-        counts = self.counts
-        tried = counts.quarantined or self.num_problems
-        return self.complete and bool(tried) and not counts.ok and not counts.empty
+        counts = self.status.counts
+        tried = counts.quarantined or self.status.problems
+        return self.status.complete and bool(tried) and not counts.ok and not counts.empty
 
     @property
     def in_setup(self) -> bool:
@@ -96,9 +71,17 @@ class JobSummary:
         """0 complete; 2 setup at fault; 4 over the error budget, or in vain; 5 incomplete."""
         if self.over_budget or self.in_vain:
             return 4
-        if self.complete:
+        if self.status.complete:
             return 0
         return 2 if self.in_setup else 5
+
+    def to_json(self) -> dict[str, Any]:
+        """JSON values; of the problems the first."""
+        values = {**self.status.to_json(), **asdict(self)}
+        del values["status"]
+        problems = values["problems"]
+        values |= {"problems": problems[:SHOWN_PROBLEMS], "num_problems": len(problems)}
+        return {**values, "complete": self.status.complete, "exit_code": self.exit_code}
 
 
 def run_job(
@@ -173,7 +156,7 @@ class _Run:
             journal.start(
                 job=self._context.spec.name,
                 spec_digest=self._context.spec_digest,
-                partition=f"{self._partition.number}/{self._partition.count}",
+                partition=str(self._partition),
                 shards=len(self._sizes),
                 shards_to_do=len(todo),
             )
@@ -233,35 +216,19 @@ class _Run:
     def _visible_shards(self) -> Iterator[CommitSummary]:
         return (one for one in self._manifest.summaries() if one.shard_id in self._sizes)
 
-    def _open_chunks(self) -> int:
-        todo = self._manifest.todo()
-        return sum(len(one.done_chunks) for one in todo if one.shard.shard_id in self._sizes)
-
     def summary(self) -> JobSummary:
         """What the store says now; other drivers may have worked on it as well."""
-        context, manifest = self._context, self._manifest
-        shards = list(self._visible_shards())
-        counts = sum((shard.counts for shard in shards), Counts())
-        waiting = sum(shard_id in self._sizes for shard_id in manifest.open_orders())
-        complete = len(shards) == len(self._sizes)
-        problems = ((shard.shard_key, one) for shard in shards for one in shard.problems)
+        context = self._context
+        status = job_status(self._manifest, self._partition)
+        complete = not status.open_shards
         return JobSummary(
-            name=context.spec.name,
-            output=context.store.uri,
-            num_shards=len(self._sizes),
-            committed_shards=len(shards),
-            waiting_shards=waiting,
-            counts=counts,
-            reasons=total_reasons(shards),
-            problems=tuple(islice(problems, SHOWN_PROBLEMS)),
-            num_problems=sum(len(shard.problems) for shard in shards),
+            status,
             new_samples=self._progress.new_samples,
-            new_shards=len(shards) - self._num_visible,
-            open_chunks=0 if complete else self._open_chunks(),
+            new_shards=status.committed_shards - self._num_visible,
             elapsed_s=self._progress.elapsed_s,
             stopped=self._stopped,
             failures=self._failures,
             over_budget=self._over_budget
-            or over_budget(counts, context.spec.errors, complete=complete),
+            or over_budget(status.counts, context.spec.errors, complete=complete),
             demo=any(checkpoint.demo for checkpoint in context.checkpoints.values()),
         )

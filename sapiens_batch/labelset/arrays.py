@@ -14,7 +14,6 @@ from typing import Any, Final
 
 import numpy as np
 
-from sapiens_batch.labelset.shard import array_objects
 from sapiens_batch.protocol.commit import Commit, CommittedArray
 from sapiens_batch.protocol.documents import StoredObject
 from sapiens_batch.records import Array, ArrayField, LabelSchema
@@ -156,7 +155,7 @@ class LabelArray:
 
     def _objects(self, array: CommittedArray) -> Mapping[int, StoredObject]:
         if self._last_array[0] is not array:
-            self._last_array = (array, array_objects(array))
+            self._last_array = (array, array.by_chunk())
         return self._last_array[1]
 
     def _read_several(

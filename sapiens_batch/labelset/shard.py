@@ -1,4 +1,4 @@
-"""One committed shard: its tables and the objects of its arrays, by chunk.
+"""The tables of one committed shard.
 
 What the rows mean is left to the caller. Only what the commit names is read (I3), and all of it is
 checked (I8).
@@ -11,8 +11,7 @@ from collections.abc import Sequence
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from sapiens_batch.protocol import keys
-from sapiens_batch.protocol.commit import Commit, CommittedArray
+from sapiens_batch.protocol.commit import Commit
 from sapiens_batch.protocol.documents import StoredObject
 from sapiens_batch.records import Level
 from sapiens_batch.sinks import parquet
@@ -49,13 +48,3 @@ def select_rows(
     fragment = ds.ParquetFileFormat().make_fragment(stored.key, filesystem=filesystem)
     names = None if columns is None else list(columns)
     return fragment.to_table(schema=schema, filter=wanted, columns=names)
-
-
-def array_objects(array: CommittedArray) -> dict[int, StoredObject]:
-    """The objects of an array by chunk; only these exist for a reader."""
-    found: dict[int, StoredObject] = {}
-    for stored in array.chunks:
-        name = keys.parse(stored.key)
-        if name is not None and name.kind == "array_chunk" and name.chunk is not None:
-            found[name.chunk] = stored
-    return found

@@ -17,6 +17,7 @@ from typing import Any
 
 from sapiens_batch.protocol import keys
 from sapiens_batch.storage import Store
+from sapiens_batch.storage.addresses import public_text
 
 Place = tuple[str, int, int | None]
 """(shard_id, generation, chunk), or None for the chunk while a shard is read."""
@@ -39,8 +40,9 @@ def in_flight_line(now_s: float, places: Iterable[Place]) -> Line:
 
 
 def encode(lines: Iterable[Line]) -> bytes:
-    """The bytes of a segment."""
-    return b"".join(json.dumps(one, separators=(",", ":")).encode() + b"\n" for one in lines)
+    """The bytes of a segment, without secrets of addresses that an error may show."""
+    texts = (json.dumps(one, separators=(",", ":"), default=str) for one in lines)
+    return b"".join(public_text(text).encode() + b"\n" for text in texts)
 
 
 def decode(data: bytes) -> list[Line]:

@@ -7,17 +7,22 @@ that has not ended is still at work shows in the time of its last line alone. No
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Final
 
 from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.journal import IN_FLIGHT, Line, Place, decode, trace_id
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.storage import MissingObjectError, Store
 
 COUNTED_RUNS: Final = 32
 """Newest runs in which attempts are counted; more than a job allows for a chunk."""
+
+TRACED_RUNS: Final = 5
+TRACED_SEGMENTS: Final = 200
+"""Of each run, where failures are looked for: 17 hours of a calm one."""
 
 _READ_THREADS: Final = 16
 
@@ -66,7 +71,8 @@ class FailureGroup:
         num_failures: How many.
         first: Time of the first.
         last: Time of the newest.
-        where: (shard id, chunk or None) of the newest; the id is empty where it is about no shard.
+        shard_id: Shard of the newest; empty where it is about no shard.
+        chunk: Chunk of the newest, or None.
     """
 
     stage: str
@@ -75,7 +81,8 @@ class FailureGroup:
     num_failures: int
     first: str
     last: str
-    where: tuple[str, int | None]
+    shard_id: str
+    chunk: int | None
 
 
 def read_runs(store: Store, *, newest: int, segments: int = 1, besides: str = "") -> Iterator[Run]:
@@ -129,6 +136,21 @@ def last_run_died(store: Store, *, besides: str = "") -> bool:
     return any(not run.has_ended for run in read_runs(store, newest=1, besides=besides))
 
 
+def last_failures(store: Store) -> list[FailureGroup]:
+    """What failed in the last runs, as far as their newest segments say.
+
+    Raises:
+        StorageError: The store cannot be read.
+    """
+    return group_failures(read_runs(store, newest=TRACED_RUNS, segments=TRACED_SEGMENTS))
+
+
+def shard_keys(manifest: Manifest, shard_ids: Collection[str]) -> dict[str, str]:
+    """Keys of some shards by id; those that are not planned are left out."""
+    shards = manifest.shards() if shard_ids else ()
+    return {shard.shard_id: shard.key for shard in shards if shard.shard_id in shard_ids}
+
+
 def group_failures(runs: Iterable[Run]) -> list[FailureGroup]:
     """The failures of some runs, one group for each way to fail, most frequent first."""
     lines = [one for run in runs for one in run.lines if one["kind"] == "failure"]
@@ -136,19 +158,17 @@ def group_failures(runs: Iterable[Run]) -> list[FailureGroup]:
     for one in sorted(lines, key=_time):
         stage, message, trace = (str(one.get(name, "")) for name in ("stage", "message", "trace"))
         place = (stage, str(one.get("trace_id") or trace_id(trace or message)))
-        where = (str(one.get("shard", "")), one.get("chunk"))
-        known = groups.get(place)
-        if known is None:
-            groups[place] = FailureGroup(stage, message, trace, 1, one["t"], one["t"], where)
-        else:
-            groups[place] = replace(
-                known,
-                message=message,
-                trace=trace or known.trace,
-                num_failures=known.num_failures + 1,
-                last=one["t"],
-                where=where,
-            )
+        before = groups.get(place)
+        groups[place] = FailureGroup(
+            stage,
+            message,
+            trace or (before.trace if before else ""),
+            num_failures=before.num_failures + 1 if before else 1,
+            first=before.first if before else one["t"],
+            last=one["t"],
+            shard_id=str(one.get("shard", "")),
+            chunk=one.get("chunk"),
+        )
     return sorted(groups.values(), key=lambda group: -group.num_failures)
 
 

@@ -13,6 +13,7 @@ run alone: `max_attempts` of them, and the chunk or span fails for the rest of t
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections import Counter
@@ -23,12 +24,18 @@ from typing import Any, NamedTuple, Protocol
 import ray
 from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
+from sapiens_batch.errors import StorageError
 from sapiens_batch.protocol.journal import InFlightLog, Place
 from sapiens_batch.protocol.put import ChunkHeader
 from sapiens_batch.protocol.todo import WHOLE_SHARD, ShardTodo
 
 _THREADS = 4
-"""Calls that the actor answers at a time; in careful minutes each waits for the store."""
+"""Calls that the actor answers at a time; in careful minutes beginnings wait for the store."""
+
+_LOOK_TIMEOUT_S = 5.0
+"""A journal that does not see what is in flight goes without."""
+
+_log = logging.getLogger(__name__)
 
 
 class SuspectError(Exception):
@@ -111,10 +118,14 @@ class Care:
     until_s: float
 
     def note(self, unfinished: Iterable[Work]) -> None:
-        """Store what never came through so far, while it is time."""
+        """Store what never came through so far, while it is time and the store lets us."""
         now_s = time.time()
-        if now_s < self.until_s:
+        if now_s >= self.until_s:
+            return
+        try:
             self.log.write([work.place for work in unfinished], now_s)
+        except StorageError as error:
+            _log.warning("what is begun cannot be noted: %s", error)
 
 
 class AttemptCounter:
@@ -122,8 +133,8 @@ class AttemptCounter:
 
     Args:
         of_dead_runs: How often earlier runs died with a place in flight.
-        care: Notes what is begun before `begin` answers; None where a run need not be careful. It
-            may take long; other calls go on.
+        care: Notes what is begun before `begin` answers, one call after the other so that the last
+            note is the newest; None where a run need not be careful.
     """
 
     def __init__(
@@ -134,6 +145,7 @@ class AttemptCounter:
         self._unfinished: Counter[Work] = Counter()
         self._isolated: Counter[Work] = Counter()
         self._lock = threading.Lock()
+        self._noting = threading.Lock()
 
     def begin(self, work: Work, ended: Iterable[Work] = ()) -> int:
         """See `Attempts.begin`."""
@@ -143,7 +155,8 @@ class AttemptCounter:
             before = self._unfinished[work] + self._of_dead_runs.get(work.place, 0)
             self._unfinished[work] += 1
         if self._care is not None:
-            self._care.note(self.unfinished())
+            with self._noting:
+                self._care.note(self.unfinished())
         return before
 
     def begin_isolated(self, work: Work, limit: int) -> int:
@@ -235,7 +248,7 @@ class RemoteAttempts:
 
     def unfinished(self) -> list[Work]:
         """See `AttemptCounter.unfinished`."""
-        found: list[Work] = self._ask("unfinished")
+        found: list[Work] = ray.get(self.actor.unfinished.remote(), timeout=_LOOK_TIMEOUT_S)
         return found
 
     def _ask(self, method: str, *arguments: object) -> Any:

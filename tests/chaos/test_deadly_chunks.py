@@ -88,7 +88,7 @@ def test_it_is_given_up_in_this_run_and_labeled_in_one_that_can(
         log.write([(shard.shard_id, 0, 0)], 0.0)
 
     summary = run_here(job, labeler=labeler)
-    assert (summary.exit_code, summary.num_shards - summary.committed_shards) == (5, 1)
+    assert (summary.exit_code, summary.status.open_shards) == (5, 1)
     (failure,) = summary.failures
     assert failure.chunk == 0
     assert f"IsolationError: chunk 0 of shard {shard.shard_id}" in failure.message

@@ -27,7 +27,8 @@ def test_the_other_shards_are_whole_and_the_shard_is_named(arena: Arena, tmp_pat
     place = Place(f"deadly://{tmp_path / 'in'}", str(tmp_path / "out"), {"when": deadly})
     job = make_job(place, errors={"max_attempts": MAX_ATTEMPTS})
     summary = run_here(job)
-    assert (summary.exit_code, summary.committed_shards, summary.num_shards) == (5, 2, 3)
+    assert summary.exit_code == 5
+    assert (summary.status.committed_shards, summary.status.num_shards) == (2, 3)
     assert dataset(job).keys() == {"000.tar", "002.tar"}
     (failure,) = summary.failures
     assert failure.stage == "read"
@@ -58,7 +59,8 @@ def test_a_shard_whose_reading_hangs_is_named_and_its_process_ends(
     log = InFlightLog(job.store, "20260101T000000Z-00000000")
     log.write([(shard.shard.shard_id, 0, None)], 0.0)
     summary = run_here(job)
-    assert (summary.exit_code, summary.committed_shards, summary.num_shards) == (5, 2, 3)
+    assert summary.exit_code == 5
+    assert (summary.status.committed_shards, summary.status.num_shards) == (2, 3)
     (failure,) = summary.failures
     assert "ReaderStallError: shard 002.tar" in failure.message
     assert "before its first chunk took more than 15 s" in failure.message

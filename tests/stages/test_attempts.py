@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
+from sapiens_batch.errors import StorageError
 from sapiens_batch.protocol.journal import InFlightLog
 from sapiens_batch.protocol.runs import attempts_of_dead_runs
 from sapiens_batch.stages.attempts import AttemptCounter, Care, Work
@@ -82,3 +84,28 @@ def test_a_run_is_careful_for_its_first_minutes_only(request: pytest.FixtureRequ
     log = InFlightLog(store, "20260101T000000Z-00000000")
     AttemptCounter(care=Care(log, time.time() - 1)).begin(CHUNK)
     assert list(store.list("")) == []
+
+
+class Refusing(MemoryStore):
+    """Memory that takes nothing."""
+
+    def create(self, key: str, data: bytes | memoryview) -> bool:
+        raise StorageError("full")
+
+
+def test_a_store_that_refuses_notes_keeps_nothing_from_being_begun() -> None:
+    log = InFlightLog(Refusing("refusing"), "20260101T000000Z-00000000")
+    assert AttemptCounter(care=Care(log, time.time() + 60)).begin(CHUNK) == 0
+
+
+def test_the_last_note_is_the_newest_however_many_begin_at_once(
+    request: pytest.FixtureRequest,
+) -> None:
+    store = MemoryStore(request.node.name)
+    counter = AttemptCounter(
+        care=Care(InFlightLog(store, "20260101T000000Z-00000000"), time.time() + 60)
+    )
+    works = [CHUNK._replace(chunk=number) for number in range(32)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(counter.begin, works))
+    assert attempts_of_dead_runs(store).keys() == {work.place for work in works}
