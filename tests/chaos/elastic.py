@@ -29,6 +29,7 @@ from sapiens_batch.records import TaskLabels, TaskName, ViewBatch, ViewSpec
 from sapiens_batch.stages.context import JobContext
 from sapiens_batch.stages.view_labeler import ViewLabeler
 from sapiens_batch.verify import check_job
+from tests.chaos.autoscaling import autoscaling_cluster
 from tests.chaos.jobs import Messages, Place, make_job, run_here
 from tests.synthetic import Synthetic, write_corpus
 
@@ -84,7 +85,7 @@ class Trial:
         self.labeler = Logged(CHUNK_SECONDS, log=str(folder / "log"))
         self.messages = Messages()
         self._summaries: list[JobSummary] = []
-        self._thread = threading.Thread(target=self._run)
+        self._thread = threading.Thread(target=self._run, daemon=True)
 
     def _run(self) -> None:
         found = run_here(self.job, labeler=self.labeler, messages=self.messages)
@@ -205,11 +206,23 @@ def gpu_is_asked_for() -> bool:
     )
 
 
+def autoscale(folder: Path) -> None:
+    """A cluster scaled to zero: the job brings all the GPUs that it may have."""
+    trial = Trial(folder, 100, device="cuda", label_actors=3)
+    with autoscaling_cluster(folder, max_gpus=3):
+        trial.start()
+        seconds = trial.wait_until(lambda: len(trial.labeler.calls()) == 3)
+        print(f"all busy after {seconds:.1f} s, Ray's start included")
+        assert "waiting for a GPU" in trial.messages.texts
+        trial.finish()
+
+
 SCENARIOS: dict[str, Callable[[Path], None]] = {
     "grow": grow,
     "grow_as_announced": grow_as_announced,
     "begin_with_none": begin_with_none,
     "shrink": shrink,
+    "autoscale": autoscale,
 }
 
 
