@@ -9,22 +9,25 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
 from sapiens_batch.labeler.compiled import CompiledEncoder
-from sapiens_batch.models.configs import RopeDtype
+from sapiens_batch.models.configs import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    EncoderConfig,
+    EncoderV1Config,
+    RopeDtype,
+    Triple,
+)
 from sapiens_batch.models.encoder import Encoding, Stage
 from sapiens_batch.models.heads import Head, HeadOutput
 from sapiens_batch.models.weights import AnyEncoder, load_encoder, load_head
 from sapiens_batch.records import Array, TaskName, ViewSpec
 from sapiens_batch.tasks.base import Outputs, Task
-
-PIXEL_MEAN: Final = (0.485, 0.456, 0.406)
-PIXEL_STD: Final = (0.229, 0.224, 0.225)
-"""Of the 0 to 1 range, as all Sapiens models were trained."""
 
 
 class Encodings(NamedTuple):
@@ -38,8 +41,18 @@ class _EncoderKey(NamedTuple):
     """What makes two tasks use one encoder."""
 
     digest: str
+    config: EncoderConfig | EncoderV1Config
     rope_dtype: RopeDtype
     patch_padding: int
+
+
+class _GroupKey(NamedTuple):
+    """What makes two tasks share a forward pass."""
+
+    encoder: _EncoderKey
+    view_spec: ViewSpec
+    pixel_mean: Triple
+    pixel_std: Triple
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,12 +61,14 @@ class Group:
 
     Attributes:
         view_spec: The views they are about.
+        normalise: Brings their canvases to the device.
         encoder: The encoder.
         tasks: The tasks.
         heads: Their heads, of those that have one.
     """
 
     view_spec: ViewSpec
+    normalise: PixelNormaliser
     encoder: Callable[..., Encoding]
     tasks: tuple[Task, ...]
     heads: Mapping[TaskName, Head]
@@ -104,10 +119,12 @@ def load_groups(
         WeightsError: When a checkpoint cannot be found or read, or does not fit.
     """
     encoders: dict[_EncoderKey, AnyEncoder] = {}
-    members: dict[tuple[_EncoderKey, ViewSpec], list[Task]] = {}
+    members: dict[_GroupKey, list[Task]] = {}
     for task in tasks.values():
-        checkpoint = task.checkpoint
-        key = _EncoderKey(checkpoint.encoder_sha256, task.spec.rope_dtype, task.patch_padding)
+        checkpoint, config = task.checkpoint, task.checkpoint.config
+        key = _EncoderKey(
+            checkpoint.encoder_sha256, config.encoder, task.spec.rope_dtype, task.patch_padding
+        )
         if key not in encoders:
             encoders[key] = load_encoder(
                 checkpoint,
@@ -116,15 +133,17 @@ def load_groups(
                 device=device,
                 dtype=dtype,
             )
-        members.setdefault((key, task.view_spec), []).append(task)
+        place = _GroupKey(key, task.view_spec, config.pixel_mean, config.pixel_std)
+        members.setdefault(place, []).append(task)
     return [
         Group(
-            view_spec,
-            CompiledEncoder(encoders[key]) if compiled else encoders[key],
+            place.view_spec,
+            PixelNormaliser(device, dtype, mean=place.pixel_mean, std=place.pixel_std),
+            CompiledEncoder(encoders[place.encoder]) if compiled else encoders[place.encoder],
             tuple(group),
             _load_heads(group, device, dtype),
         )
-        for (key, view_spec), group in members.items()
+        for place, group in members.items()
     ]
 
 
@@ -144,14 +163,23 @@ class PixelNormaliser:
     Args:
         device: Where the pixels are wanted.
         dtype: In which precision.
+        mean: Subtracted in the 0 to 1 range, by channel.
+        std: What is divided by after that.
     """
 
-    def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        dtype: torch.dtype,
+        *,
+        mean: Triple = IMAGENET_MEAN,
+        std: Triple = IMAGENET_STD,
+    ) -> None:
         self._device = device
         self._dtype = dtype
         shape = (1, 3, 1, 1)
-        self._mean = torch.tensor(PIXEL_MEAN, device=device).view(shape)
-        self._std = torch.tensor(PIXEL_STD, device=device).view(shape)
+        self._mean = torch.tensor(mean, device=device).view(shape)
+        self._std = torch.tensor(std, device=device).view(shape)
 
     def __call__(self, canvases: Array) -> Tensor:
         """(n, H, W, 3) uint8 on the host to (n, 3, H, W), channels last in memory."""

@@ -35,10 +35,10 @@ from huggingface_hub.errors import (
 
 from sapiens_batch.errors import WeightsError
 from sapiens_batch.models.catalog import unknown_release
+from sapiens_batch.models.described import CONFIG_NAME, PROCESSOR_NAME
 from sapiens_batch.models.tensor_files import ARCHIVE_SUFFIXES, SAFETENSORS_SUFFIX
 
 WEIGHTS_NAME = "model.safetensors"
-CONFIG_NAME = "config.json"
 _SUFFIXES = (SAFETENSORS_SUFFIX, *ARCHIVE_SUFFIXES)
 _CONNECT_TIMEOUTS_S = (5.0, 10.0)
 """Seconds to wait for a connection before the first download, by try."""
@@ -54,11 +54,13 @@ class CheckpointFiles:
     Attributes:
         weights: The weights file.
         config: The `config.json` beside it, if there is one.
+        processor: The `preprocessor_config.json` beside it, if there is one.
         revision: Commit of the hub repository, None for files that were given by path.
     """
 
     weights: Path
     config: Path | None
+    processor: Path | None
     revision: str | None
 
 
@@ -92,8 +94,9 @@ def _beside(weights: Path) -> CheckpointFiles:
             f"{weights} is no weights file: give one of {', '.join(_SUFFIXES)} in a layout that "
             "`models check` reads"
         )
-    config = weights.with_name(CONFIG_NAME)
-    return CheckpointFiles(weights.absolute(), config if config.is_file() else None, None)
+    beside = [weights.with_name(name) for name in (CONFIG_NAME, PROCESSOR_NAME)]
+    config, processor = (path if path.is_file() else None for path in beside)
+    return CheckpointFiles(weights.absolute(), config, processor, None)
 
 
 def _only_weights(names: Iterable[str], where: str) -> str:
@@ -116,7 +119,10 @@ def _download(repo: str, revision: str | None) -> CheckpointFiles:
     # remembered, so that tasks with one checkpoint get one commit although a branch may move on
     try:
         weights = _download_weights(repo, revision)
-        return CheckpointFiles(weights, _download_config(repo, weights), weights.parent.name)
+        config, processor = (
+            _download_beside(repo, weights, name) for name in (CONFIG_NAME, PROCESSOR_NAME)
+        )
+        return CheckpointFiles(weights, config, processor, weights.parent.name)
     except RevisionNotFoundError as error:
         raise WeightsError(f"hub repository {repo} has no revision {revision}") from error
     except GatedRepoError as error:
@@ -170,13 +176,13 @@ def _check_connection(repo: str, revision: str | None) -> None:
     raise WeightsError(_unreachable(repo, revision, refusal)) from refusal
 
 
-def _download_config(repo: str, weights: Path) -> Path | None:
+def _download_beside(repo: str, weights: Path, name: str) -> Path | None:
     commit = weights.parent.name
     # the client would ask again for a file of which its cache knows that the commit has none
-    if try_to_load_from_cache(repo, CONFIG_NAME, revision=commit) is _CACHED_NO_EXIST:
+    if try_to_load_from_cache(repo, name, revision=commit) is _CACHED_NO_EXIST:
         return None
     try:
-        return Path(hf_hub_download(repo, CONFIG_NAME, revision=commit))
+        return Path(hf_hub_download(repo, name, revision=commit))
     except EntryNotFoundError:
         return None
 

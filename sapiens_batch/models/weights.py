@@ -10,11 +10,10 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -24,6 +23,7 @@ from sapiens_batch.models import hub
 from sapiens_batch.models.configs import EncoderV1Config, HeadKind, ModelConfig, RopeDtype
 from sapiens_batch.models.configs_v1 import PATCH_PADDING
 from sapiens_batch.models.demo import DEMO_ID, demo_config, demo_tensors
+from sapiens_batch.models.described import read_described
 from sapiens_batch.models.encoder import Encoder
 from sapiens_batch.models.encoder_v1 import EncoderV1
 from sapiens_batch.models.heads import Head
@@ -71,11 +71,9 @@ class Checkpoint:
     def digest(self) -> str:
         """Of all that the checkpoint contributes to labels.
 
-        Besides the weights these are the facts that a `config.json` beside them can change.
+        Besides the weights these are the facts that files beside them can change.
         """
-        encoder = self.config.encoder
-        height, width = self.config.image_size
-        facts = f"{self.weights_sha256} {height}x{width} {encoder.layers} {encoder.heads}"
+        facts = json.dumps([self.weights_sha256, asdict(self.config)], sort_keys=True)
         return hashlib.sha256(facts.encode()).hexdigest()
 
     @property
@@ -101,7 +99,7 @@ def resolve_checkpoint(
     if checkpoint == DEMO_ID:
         return _resolve_demo(head)
     files = hub.locate(checkpoint, revision)
-    described = _read_config(files.config)
+    described = read_described(files.config, files.processor)
     with open_tensors(files.weights) as file:
         shapes = dict(file.shapes)
         config = infer_config(shapes, described, where=str(files.weights))
@@ -146,8 +144,9 @@ def load_encoder(
     periods = tensors.pop(PERIODS, None)
     tensors = {name: tensor.to(device, dtype) for name, tensor in tensors.items()}
     if isinstance(module, Encoder):
-        wanted = rope_periods(module.config.head_dim) if periods is None else periods
-        tensors[PERIODS] = wanted.to(device, torch.float32)
+        if periods is None:
+            periods = rope_periods(module.config.head_dim, module.config.rope_theta)
+        tensors[PERIODS] = periods.to(device, torch.float32)
     module.load_state_dict(tensors, assign=True)
     if isinstance(module, Encoder):
         module.fuse()
@@ -291,16 +290,6 @@ def _hash_file(path: Path, size_bytes: int, mtime_ns: int) -> str:
     del size_bytes, mtime_ns  # part of the cache's key only
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _read_config(path: Path | None) -> Mapping[str, Any]:
-    if path is None:
-        return {}
-    try:
-        described = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise WeightsError(f"{path} is not JSON ({error}): fetch it again or remove it") from error
-    return described if isinstance(described, dict) else {}
 
 
 def _tensors_sha256(tensors: Iterable[tuple[str, Tensor]]) -> str:

@@ -76,6 +76,8 @@ class Task(ABC):
     view_kind: ClassVar[ViewKind]
     head: ClassVar[HeadKind | None]
     can_flip: ClassVar[bool] = False
+    can_pad: ClassVar[bool] = False
+    """Whether its labels can come from letterboxed views as well as from stretched ones."""
     original_variant: ClassVar[str] = ""
 
     def __init__(self, spec: TaskSpec, checkpoint: Checkpoint) -> None:
@@ -99,6 +101,8 @@ class Task(ABC):
         if self.checkpoint.config.is_v1:
             kind = kind if kind is ViewKind.CROP else ViewKind.STRETCH
             variant = V1_VARIANT
+        elif self.checkpoint.config.pads is not None and kind is not ViewKind.CROP:
+            kind = ViewKind.LETTERBOX if self.checkpoint.config.pads else ViewKind.STRETCH
         region = Level.IMAGE if kind is ViewKind.CROP else self.spec.region
         size = self.checkpoint.config.image_size
         return ViewSpec(kind, *size, self.preprocess, variant, region)
@@ -195,6 +199,12 @@ class Task(ABC):
             raise SpecError(
                 f"tasks.{self.name}.preprocess: transformers, but {self.checkpoint.id} is a "
                 "Sapiens v1 model, which has no port: leave preprocess out"
+            )
+        if self.checkpoint.config.pads and not (self.can_pad or self.view_kind is ViewKind.CROP):
+            raise WeightsError(
+                f"tasks.{self.name}.checkpoint: preprocessor_config.json of {self.checkpoint.id} "
+                f"says do_pad true, but {self.name} is labeled on stretched images: remove do_pad "
+                "if the weights were trained so, or label with other weights"
             )
         if not is_v1 and spec.patch_padding is not None:
             raise SpecError(

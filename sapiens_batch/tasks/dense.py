@@ -32,6 +32,7 @@ from sapiens_batch.tasks.resize import resized
 class MapTask(Task):
     """A task whose label is the head's map on the frame, changed pixel by pixel."""
 
+    can_pad = True
     channels: ClassVar[tuple[str, ...]]
     """Names of the map's channels, for messages and metadata; one channel has no channel axis."""
     what: ClassVar[str]

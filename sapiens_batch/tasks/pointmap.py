@@ -35,6 +35,7 @@ class PointmapTask(Task):
 
     name = "pointmap"
     view_kind = ViewKind.LETTERBOX
+    can_pad = True
     head = "pointmap"
     can_flip = True
 

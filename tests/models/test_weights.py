@@ -18,6 +18,7 @@ from sapiens_batch.models.demo import demo_tensors
 from sapiens_batch.models.encoder import Encoder
 from sapiens_batch.models.heads import Head
 from sapiens_batch.models.layers import rope_periods
+from sapiens_batch.models.described import Described
 from sapiens_batch.models.shapes import infer_config
 from sapiens_batch.models.weights import (
     check_shapes,
@@ -139,7 +140,7 @@ def test_a_file_that_lost_its_last_layer_is_found_out() -> None:
         for name, tensor in encoder.state_dict().items()
         if not name.startswith("blocks.11.")
     }
-    config = infer_config(shapes, {}, where="it")
+    config = infer_config(shapes, Described(), where="it")
     with pytest.raises(WeightsError, match=r"sapiens2-0\.1b: 17 tensors differ"):
         check_shapes(shapes, config, where="it")
 
