@@ -172,6 +172,8 @@ class ModelConfig:
         pixel_mean: Subtracted from pixels in the 0 to 1 range, by channel R, G, B.
         pixel_std: What they are divided by after that.
         pads: Whether images are letterboxed rather than stretched; None where nothing says so.
+        names: Names of the head's channels, where something beside the weights says them.
+        flip_pairs: Channels of the left and the right of a pair, likewise.
     """
 
     encoder: EncoderConfig | EncoderV1Config
@@ -180,6 +182,8 @@ class ModelConfig:
     pixel_mean: Triple = IMAGENET_MEAN
     pixel_std: Triple = IMAGENET_STD
     pads: bool | None = None
+    names: tuple[str, ...] | None = None
+    flip_pairs: tuple[tuple[int, int], ...] | None = None
 
     @property
     def is_v1(self) -> bool:

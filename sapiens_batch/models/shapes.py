@@ -86,6 +86,8 @@ def infer_config(shapes: Shapes, described: Described, *, where: str) -> ModelCo
         pixel_mean=described.pixel_mean,
         pixel_std=described.pixel_std,
         pads=described.pads,
+        names=described.names if head else None,
+        flip_pairs=described.flip_pairs if head else None,
     ).checked(where)
 
 

@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
+from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -55,6 +56,7 @@ class Checkpoint:
         demo: Whether the weights are random.
         accepted_by: The field or variable in which the licence was accepted; empty where it was
             not, or need not be.
+        vocabulary: What the job file says of the head's channels, JSON values; None where nothing.
     """
 
     id: str
@@ -66,6 +68,7 @@ class Checkpoint:
     licence: str
     demo: bool
     accepted_by: str = ""
+    vocabulary: Mapping[str, Any] | None = None
 
     @property
     def digest(self) -> str:
@@ -73,7 +76,9 @@ class Checkpoint:
 
         Besides the weights these are the facts that files beside them can change.
         """
-        facts = json.dumps([self.weights_sha256, asdict(self.config)], sort_keys=True)
+        facts = json.dumps(
+            [self.weights_sha256, asdict(self.config), self.vocabulary], sort_keys=True
+        )
         return hashlib.sha256(facts.encode()).hexdigest()
 
     @property

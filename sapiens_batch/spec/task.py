@@ -36,6 +36,18 @@ class TaskSpec(Section):
         "reproduce: `transformers` (default for Sapiens2) or `original` (always for Sapiens v1, "
         "which has no port).",
     )
+    image_size: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] | None = Field(
+        default=None,
+        description="Height and width of the model input in pixels, multiples of a patch (16; 64 "
+        "for the 4K models); default: what the weights were trained at.",
+    )
+    vocabulary: str | None = Field(
+        default=None,
+        description="What the channels of a pose or seg head stand for: a JSON file with `names` "
+        "and, where known, `flip_pairs`, `palette_rgb`, `skeleton`, `sigmas`; or one of "
+        "keypoints308, keypoints133, keypoints17, seg29, seg28_v1, cihp20, lip20. Default: what is "
+        "said beside the weights, or published with a release.",
+    )
     rope_dtype: Literal["float32", "bfloat16"] = Field(
         default="float32",
         description="float32 as the transformers port computes, bfloat16 as the original does.",

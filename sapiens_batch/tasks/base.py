@@ -36,6 +36,7 @@ from sapiens_batch.records import (
     ViewSpec,
 )
 from sapiens_batch.spec.task import TaskSpec
+from sapiens_batch.tasks.vocabulary import Vocabulary, What, vocabulary_of
 
 V1_VARIANT = "v1"
 """The filters of Sapiens v1, which are the same for all tasks: every view is bilinear."""
@@ -138,6 +139,22 @@ class Task(ABC):
     def vocabulary(self) -> Mapping[str, Any]:
         """What the label's numbers stand for: JSON values for the schema's metadata."""
         return {}
+
+    def named(self, what: What, count: int) -> Vocabulary:
+        """The vocabulary of a head's channels; a flip test needs their pairs.
+
+        Raises:
+            SpecError: A flip test is asked for, and left and right are not known.
+            WeightsError: Somebody names another number of channels.
+        """
+        found = vocabulary_of(self.checkpoint, what, count)
+        if self.spec.flip_test and found.flip_pairs is None:
+            raise SpecError(
+                f"tasks.{self.name}.flip_test: true, but left and right are not known for the "
+                f"{count} {what} of {self.checkpoint.id}: give flip_pairs in a file and name it "
+                f"in tasks.{self.name}.vocabulary"
+            )
+        return found
 
     @abstractmethod
     def decode(self, outputs: Outputs, views: ViewBatch) -> TaskLabels:

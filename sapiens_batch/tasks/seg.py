@@ -13,7 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sapiens_batch.errors import SpecError, WeightsError
+from sapiens_batch.errors import WeightsError
 from sapiens_batch.models.weights import Checkpoint
 from sapiens_batch.records import NO_CLASS, ArrayField, ColumnField, TaskLabels, ViewBatch, ViewKind
 from sapiens_batch.spec.task import TaskSpec
@@ -21,7 +21,6 @@ from sapiens_batch.tasks.base import Outputs, Task
 from sapiens_batch.tasks.dense import fill_rows, stretch_frames, to_host
 from sapiens_batch.tasks.finite import non_finite_problems
 from sapiens_batch.tasks.masks import resized_mask
-from sapiens_batch.tasks.vocabulary import class_vocabulary
 
 
 class SegTask(Task):
@@ -40,12 +39,7 @@ class SegTask(Task):
                 f"tasks.seg.checkpoint: {checkpoint.id} has {self.num_classes} classes, masks are "
                 f"stored in one byte and can tell {NO_CLASS - 1} apart"
             )
-
-        if spec.flip_test and class_vocabulary(self.num_classes) is None:
-            raise SpecError(
-                f"tasks.seg.flip_test: true, but left and right are not known for the "
-                f"{self.num_classes} classes of {checkpoint.id}"
-            )
+        self._vocabulary = self.named("classes", self.num_classes)
 
     @property
     def num_classes(self) -> int:
@@ -75,14 +69,13 @@ class SegTask(Task):
     @property
     def vocabulary(self) -> Mapping[str, Any]:
         """Class names and colours."""
-        known = class_vocabulary(self.num_classes)
-        if known is None:
-            return {"classes": None}
+        known = self._vocabulary
         return {
-            "classes": known["names"],
-            "palette_rgb": known["palette_rgb"],
-            "flip_pairs": known["flip_pairs"],
-            "map_to_v2": known.get("map_to_v2_29"),
+            "vocabulary": known.source,
+            "classes": list(known.names),
+            "palette_rgb": known.facts.get("palette_rgb"),
+            "flip_pairs": known.flip_pairs and [list(pair) for pair in known.flip_pairs],
+            "map_to_v2": known.facts.get("map_to_v2"),
         }
 
     def decode(self, outputs: Outputs, views: ViewBatch) -> TaskLabels:
@@ -103,9 +96,4 @@ class SegTask(Task):
 
     def unmirrored(self, maps: Tensor) -> Tensor:
         """Mirror back and swap the logits of left and right classes."""
-        known = class_vocabulary(self.num_classes)
-        assert known is not None, "checked on construction"
-        order = list(range(self.num_classes))
-        for left, right in known["flip_pairs"]:
-            order[left], order[right] = right, left
-        return maps.flip(-1)[:, order]
+        return maps.flip(-1)[:, self._vocabulary.mirrored]
