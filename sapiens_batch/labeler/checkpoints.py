@@ -52,7 +52,9 @@ def resolve(
         if terms is not None:
             hint = unknown_release(spec.checkpoint)
             accepted_by(terms, spec.checkpoint, accepted, ask=ask, hint=hint)
-        checkpoint = resolve_checkpoint(spec.checkpoint, spec.revision, head=task.head)
+        checkpoint = resolve_checkpoint(
+            spec.checkpoint, spec.revision, file=spec.file, head=task.head
+        )
         record = require_acceptance({spec.checkpoint: checkpoint}, accepted, ask=ask)[
             spec.checkpoint
         ]

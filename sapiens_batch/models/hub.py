@@ -20,6 +20,7 @@ from huggingface_hub import (
     constants,
     get_session,
     hf_hub_download,
+    snapshot_download,
     try_to_load_from_cache,
 )
 from huggingface_hub.errors import (
@@ -36,7 +37,12 @@ from huggingface_hub.errors import (
 from sapiens_batch.errors import WeightsError
 from sapiens_batch.models.catalog import unknown_release
 from sapiens_batch.models.described import CONFIG_NAME, PROCESSOR_NAME
-from sapiens_batch.models.tensor_files import ARCHIVE_SUFFIXES, SAFETENSORS_SUFFIX
+from sapiens_batch.models.tensor_files import (
+    ARCHIVE_SUFFIXES,
+    INDEX_SUFFIX,
+    SAFETENSORS_SUFFIX,
+    weights_parts,
+)
 
 WEIGHTS_NAME = "model.safetensors"
 _SUFFIXES = (SAFETENSORS_SUFFIX, *ARCHIVE_SUFFIXES)
@@ -64,36 +70,41 @@ class CheckpointFiles:
     revision: str | None
 
 
-def locate(checkpoint: str, revision: str | None) -> CheckpointFiles:
+def locate(checkpoint: str, revision: str | None, file: str | None = None) -> CheckpointFiles:
     """Find the files of a checkpoint, downloading them where they are not here yet.
 
     Args:
         checkpoint: Path of a weights file or of a folder with one, or a hub id `owner/name`.
         revision: Branch, tag or commit of the hub repository.
+        file: Which weights file of a folder or repository, relative to it.
 
     Raises:
         WeightsError: When there is no such file, or the hub cannot give it.
     """
     path = Path(checkpoint).expanduser()
     if path.is_dir():
-        names = [entry.name for entry in path.iterdir()]
+        names = [file] if file else [entry.name for entry in path.iterdir()]
         return _beside(path / _only_weights(names, f"folder {path}"))
     if path.is_file():
+        if file is not None:
+            raise WeightsError(f"checkpoint {path} is a file itself: leave out file: {file}")
         return _beside(path)
     if path.suffix in _SUFFIXES or not _HUB_ID.fullmatch(checkpoint):
         raise WeightsError(
             f"checkpoint {checkpoint} does not exist: give a {SAFETENSORS_SUFFIX} or .pth file, a "
             "folder with one, a hub id like facebook/sapiens2-pose-0.4b, or `demo`"
         )
-    return _download(checkpoint, revision)
+    return _download(checkpoint, revision, file)
 
 
 def _beside(weights: Path) -> CheckpointFiles:
-    if weights.suffix not in _SUFFIXES:
+    if not weights.name.endswith((*_SUFFIXES, INDEX_SUFFIX)):
         raise WeightsError(
-            f"{weights} is no weights file: give one of {', '.join(_SUFFIXES)} in a layout that "
-            "`models check` reads"
+            f"{weights} is no weights file: give one of {', '.join(_SUFFIXES)}, or "
+            f"*{INDEX_SUFFIX}, in a layout that `models check` reads"
         )
+    if not weights.is_file():
+        raise WeightsError(f"{weights} does not exist: check the name of the file")
     beside = [weights.with_name(name) for name in (CONFIG_NAME, PROCESSOR_NAME)]
     config, processor = (path if path.is_file() else None for path in beside)
     return CheckpointFiles(weights.absolute(), config, processor, None)
@@ -102,27 +113,31 @@ def _beside(weights: Path) -> CheckpointFiles:
 def _only_weights(names: Iterable[str], where: str) -> str:
     """The one weights file of a folder; safetensors go before archives."""
     listed = sorted(names)
-    if WEIGHTS_NAME in listed:
-        return WEIGHTS_NAME
-    safe = [name for name in listed if name.endswith(SAFETENSORS_SUFFIX)]
-    found = safe or [name for name in listed if name.endswith(ARCHIVE_SUFFIXES)]
-    if len(found) != 1:
-        raise WeightsError(
-            f"{where} needs one {SAFETENSORS_SUFFIX} or .pth file or a {WEIGHTS_NAME}, it has "
-            f"{', '.join(found) or 'none'}: give the path of the file"
-        )
-    return found[0]
+    for usual in (WEIGHTS_NAME, WEIGHTS_NAME + ".index.json"):
+        if usual in listed:
+            return usual
+    for suffixes in ((INDEX_SUFFIX,), (SAFETENSORS_SUFFIX,), ARCHIVE_SUFFIXES):
+        found = [name for name in listed if name.endswith(suffixes)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            break
+    raise WeightsError(
+        f"{where} needs one {SAFETENSORS_SUFFIX} or .pth file or a {WEIGHTS_NAME}, it has "
+        f"{', '.join(found) or 'none'}: say which with `file`"
+    )
 
 
 @cache
-def _download(repo: str, revision: str | None) -> CheckpointFiles:
+def _download(repo: str, revision: str | None, file: str | None) -> CheckpointFiles:
     # remembered, so that tasks with one checkpoint get one commit although a branch may move on
     try:
-        weights = _download_weights(repo, revision)
+        weights, commit = _download_weights(repo, revision, file)
         config, processor = (
-            _download_beside(repo, weights, name) for name in (CONFIG_NAME, PROCESSOR_NAME)
+            _download_beside(repo, commit, _in_folder_of(weights, commit, name))
+            for name in (CONFIG_NAME, PROCESSOR_NAME)
         )
-        return CheckpointFiles(weights, config, processor, weights.parent.name)
+        return CheckpointFiles(weights, config, processor, commit)
     except RevisionNotFoundError as error:
         raise WeightsError(f"hub repository {repo} has no revision {revision}") from error
     except GatedRepoError as error:
@@ -141,17 +156,61 @@ def _download(repo: str, revision: str | None) -> CheckpointFiles:
         raise WeightsError(_unreachable(repo, revision, error)) from error
 
 
-def _download_weights(repo: str, revision: str | None) -> Path:
-    if not isinstance(try_to_load_from_cache(repo, WEIGHTS_NAME, revision=revision), str):
-        _check_connection(repo, revision)
+def _download_weights(repo: str, revision: str | None, file: str | None) -> tuple[Path, str]:
+    """The weights file, with all that an index names, and the commit that it is of."""
+    name = file or WEIGHTS_NAME
+    kept = None
+    if not isinstance(try_to_load_from_cache(repo, name, revision=revision), str):
+        kept = _kept_weights(repo, revision, file)
+        if kept is None:
+            _check_connection(repo, revision)
+    if kept is None:
+        try:
+            kept = Path(hf_hub_download(repo, name, revision=revision))
+        except LocalEntryNotFoundError:
+            raise
+        except EntryNotFoundError as error:
+            names = HfApi().list_repo_files(repo, revision=revision)
+            if file is not None:
+                raise WeightsError(
+                    f"hub repository {repo} has no file {file}; it has "
+                    f"{', '.join(one for one in names if one.endswith(_SUFFIXES)) or 'no weights'}"
+                ) from error
+            name = _only_weights(names, f"hub repository {repo}")
+            kept = Path(hf_hub_download(repo, name, revision=revision))
+    commit = _commit_of(kept)
+    for part in weights_parts(kept):
+        hf_hub_download(repo, _in_folder_of(kept, commit, part), revision=commit)
+    return kept, commit
+
+
+def _kept_weights(repo: str, revision: str | None, file: str | None) -> Path | None:
+    """The weights file in the cache of the hub client, whatever it is called, or None."""
     try:
-        return Path(hf_hub_download(repo, WEIGHTS_NAME, revision=revision))
-    except LocalEntryNotFoundError:
-        raise
-    except EntryNotFoundError:
-        names = HfApi().list_repo_files(repo, revision=revision)
-        name = _only_weights(names, f"hub repository {repo}")
-        return Path(hf_hub_download(repo, name, revision=revision))
+        snapshot = Path(snapshot_download(repo, revision=revision, local_files_only=True))
+    except (LocalEntryNotFoundError, HFValidationError):
+        return None
+    names = [path.relative_to(snapshot).as_posix() for path in snapshot.rglob("*")]
+    if file is not None:
+        return snapshot / file if file in names else None
+    try:
+        return snapshot / _only_weights(names, f"snapshot {snapshot}")
+    except WeightsError:
+        if any(name.endswith(_SUFFIXES) for name in names):
+            raise
+        return None
+
+
+def _commit_of(path: Path) -> str:
+    """The commit of a file in the cache: the folder below `snapshots`."""
+    parts = path.parts
+    return parts[len(parts) - 1 - parts[::-1].index("snapshots") + 1]
+
+
+def _in_folder_of(weights: Path, commit: str, name: str) -> str:
+    """Name in its repository of a file in the folder of the weights."""
+    folders = weights.parts[weights.parts.index(commit) + 1 : -1]
+    return "/".join((*folders, name))
 
 
 def _check_connection(repo: str, revision: str | None) -> None:
@@ -176,8 +235,7 @@ def _check_connection(repo: str, revision: str | None) -> None:
     raise WeightsError(_unreachable(repo, revision, refusal)) from refusal
 
 
-def _download_beside(repo: str, weights: Path, name: str) -> Path | None:
-    commit = weights.parent.name
+def _download_beside(repo: str, commit: str, name: str) -> Path | None:
     # the client would ask again for a file of which its cache knows that the commit has none
     if try_to_load_from_cache(repo, name, revision=commit) is _CACHED_NO_EXIST:
         return None

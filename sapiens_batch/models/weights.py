@@ -31,7 +31,7 @@ from sapiens_batch.models.heads import Head
 from sapiens_batch.models.layers import rope_periods
 from sapiens_batch.models.licences import CC_BY_NC_4, NO_LICENCE_NAME, SAPIENS2
 from sapiens_batch.models.shapes import Shapes, infer_config, split_names
-from sapiens_batch.models.tensor_files import open_tensors
+from sapiens_batch.models.tensor_files import open_tensors, weights_parts
 
 PERIODS = "rope_embed.periods"
 """The only tensor that a file may lack: it follows from the head width."""
@@ -56,6 +56,7 @@ class Checkpoint:
         demo: Whether the weights are random.
         accepted_by: The field or variable in which the licence was accepted; empty where it was
             not, or need not be.
+        file: Which file of a folder or repository was asked for.
         vocabulary: What the job file says of the head's channels, JSON values; None where nothing.
     """
 
@@ -69,6 +70,7 @@ class Checkpoint:
     demo: bool
     accepted_by: str = ""
     vocabulary: Mapping[str, Any] | None = None
+    file: str | None = None
 
     @property
     def digest(self) -> str:
@@ -89,13 +91,18 @@ class Checkpoint:
 
 
 def resolve_checkpoint(
-    checkpoint: str, revision: str | None = None, *, head: HeadKind | None = None
+    checkpoint: str,
+    revision: str | None = None,
+    *,
+    file: str | None = None,
+    head: HeadKind | None = None,
 ) -> Checkpoint:
     """Find, identify and check weights without keeping them in memory.
 
     Args:
         checkpoint: Hub id, folder, weights file, or `demo`.
         revision: Branch, tag or commit of the hub repository.
+        file: Which weights file of a folder or repository.
         head: The head that the demo is wanted for; other checkpoints say themselves what they are.
 
     Raises:
@@ -103,16 +110,17 @@ def resolve_checkpoint(
     """
     if checkpoint == DEMO_ID:
         return _resolve_demo(head)
-    files = hub.locate(checkpoint, revision)
+    files = hub.locate(checkpoint, revision, file)
     described = read_described(files.config, files.processor)
-    with open_tensors(files.weights) as file:
-        shapes = dict(file.shapes)
+    with open_tensors(files.weights) as opened:
+        shapes = dict(opened.shapes)
         config = infer_config(shapes, described, where=str(files.weights))
         check_shapes(shapes, config, where=str(files.weights))
         names, _ = split_names(shapes)
-        digest = _tensors_sha256((name, file.read(names[name], _CPU)) for name in sorted(names))
+        digest = _tensors_sha256((name, opened.read(names[name], _CPU)) for name in sorted(names))
     return Checkpoint(
         id=checkpoint,
+        file=file,
         path=files.weights,
         revision=files.revision,
         weights_sha256=_file_sha256(files.weights),
@@ -274,7 +282,7 @@ def _verified(checkpoint: Checkpoint) -> Path:
     """The file of a checkpoint on this machine, which must be the resolved one."""
     path = checkpoint.path
     if path is None or not path.is_file():
-        path = hub.locate(checkpoint.id, checkpoint.revision).weights
+        path = hub.locate(checkpoint.id, checkpoint.revision, checkpoint.file).weights
     digest = _file_sha256(path)
     if digest != checkpoint.weights_sha256:
         raise WeightsError(
@@ -285,9 +293,11 @@ def _verified(checkpoint: Checkpoint) -> Path:
 
 
 def _file_sha256(path: Path) -> str:
-    """Digest of a file; files that did not change are read once per process."""
+    """Digest of a file, of an index with all that it names; unchanged files are read once."""
     status = path.stat()
-    return _hash_file(path, status.st_size, status.st_mtime_ns)
+    own = _hash_file(path, status.st_size, status.st_mtime_ns)
+    parts = [_file_sha256(path.with_name(name)) for name in weights_parts(path)]
+    return hashlib.sha256("".join([own, *parts]).encode()).hexdigest() if parts else own
 
 
 @lru_cache(maxsize=64)

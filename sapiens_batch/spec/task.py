@@ -29,6 +29,11 @@ class TaskSpec(Section):
         description="Hub id, folder, .safetensors or .pth file, TorchScript model, or `demo` for "
         "built-in random weights."
     )
+    file: str | None = Field(
+        default=None,
+        description="Which weights file of a hub repository or folder that has several, relative "
+        "to it.",
+    )
     revision: str | None = Field(default=None, description="Hub revision; pinned when resolved.")
     preprocess: Preprocess | None = Field(
         default=None,

@@ -81,17 +81,21 @@ class MapTask(Task):
 def to_frames(maps: Tensor, views: ViewBatch) -> tuple[list[Tensor], tuple[Frame, ...]]:
     """Raw maps on the frames of their views.
 
-    The content of letterboxed views is the frame itself, so nothing is resampled. Maps of stretched
-    views are resized (bilinear, half-pixel centres) until their pixels are square again.
+    The content of letterboxed views is the frame itself, so maps of the view's size are not
+    resampled; those of heads with another number of doublings come to that size first. Maps of
+    stretched views are resized (bilinear, half-pixel centres) until their pixels are square again.
 
     Args:
-        maps: (n, K, h, w); of letterboxed views at the size of the view.
+        maps: (n, K, h, w).
         views: The n views.
 
     Returns:
         n maps (K, height, width) of the frames' sizes, and the frames.
     """
     if views.spec.kind is ViewKind.LETTERBOX:
+        canvas = (views.spec.height, views.spec.width)
+        if tuple(maps.shape[-2:]) != canvas and len(maps):
+            maps = torch.stack([resized(one, canvas) for one in maps])
         return letterbox_content(maps, views), letterbox_frames(views)
     frames = stretch_frames(views)
     sizes = [(frame.height, frame.width) for frame in frames]
