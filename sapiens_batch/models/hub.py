@@ -62,12 +62,14 @@ class CheckpointFiles:
         config: The `config.json` beside it, if there is one.
         processor: The `preprocessor_config.json` beside it, if there is one.
         revision: Commit of the hub repository, None for files that were given by path.
+        file: Name of the weights in the repository or folder, where they are in one.
     """
 
     weights: Path
     config: Path | None
     processor: Path | None
     revision: str | None
+    file: str | None = None
 
 
 def locate(checkpoint: str, revision: str | None, file: str | None = None) -> CheckpointFiles:
@@ -137,7 +139,8 @@ def _download(repo: str, revision: str | None, file: str | None) -> CheckpointFi
             _download_beside(repo, commit, _in_folder_of(weights, commit, name))
             for name in (CONFIG_NAME, PROCESSOR_NAME)
         )
-        return CheckpointFiles(weights, config, processor, commit)
+        name = _in_folder_of(weights, commit, weights.name)
+        return CheckpointFiles(weights, config, processor, commit, name)
     except RevisionNotFoundError as error:
         raise WeightsError(f"hub repository {repo} has no revision {revision}") from error
     except GatedRepoError as error:
@@ -158,30 +161,35 @@ def _download(repo: str, revision: str | None, file: str | None) -> CheckpointFi
 
 def _download_weights(repo: str, revision: str | None, file: str | None) -> tuple[Path, str]:
     """The weights file, with all that an index names, and the commit that it is of."""
-    name = file or WEIGHTS_NAME
-    kept = None
-    if not isinstance(try_to_load_from_cache(repo, name, revision=revision), str):
+    try:
+        weights = _fetch_weights(repo, revision, file)
+    except (LocalEntryNotFoundError, ConnectionError):
+        # what the cache happens to hold may choose only where the hub cannot be asked
         kept = _kept_weights(repo, revision, file)
         if kept is None:
-            _check_connection(repo, revision)
-    if kept is None:
-        try:
-            kept = Path(hf_hub_download(repo, name, revision=revision))
-        except LocalEntryNotFoundError:
             raise
-        except EntryNotFoundError as error:
-            names = HfApi().list_repo_files(repo, revision=revision)
-            if file is not None:
-                raise WeightsError(
-                    f"hub repository {repo} has no file {file}; it has "
-                    f"{', '.join(one for one in names if one.endswith(_SUFFIXES)) or 'no weights'}"
-                ) from error
-            name = _only_weights(names, f"hub repository {repo}")
-            kept = Path(hf_hub_download(repo, name, revision=revision))
-    commit = _commit_of(kept)
-    for part in weights_parts(kept):
-        hf_hub_download(repo, _in_folder_of(kept, commit, part), revision=commit)
-    return kept, commit
+        weights = kept
+    commit = _commit_of(weights)
+    for part in weights_parts(weights):
+        hf_hub_download(repo, _in_folder_of(weights, commit, part), revision=commit)
+    return weights, commit
+
+
+def _fetch_weights(repo: str, revision: str | None, file: str | None) -> Path:
+    name = file or WEIGHTS_NAME
+    if not isinstance(try_to_load_from_cache(repo, name, revision=revision), str):
+        _check_connection()
+    try:
+        return Path(hf_hub_download(repo, name, revision=revision))
+    except LocalEntryNotFoundError:
+        raise
+    except EntryNotFoundError as error:
+        names = HfApi().list_repo_files(repo, revision=revision)
+        if file is not None:
+            has = ", ".join(one for one in names if one.endswith(_SUFFIXES)) or "no weights"
+            raise WeightsError(f"hub repository {repo} has no file {file}; it has {has}") from error
+        name = _only_weights(names, f"hub repository {repo}")
+        return Path(hf_hub_download(repo, name, revision=revision))
 
 
 def _kept_weights(repo: str, revision: str | None, file: str | None) -> Path | None:
@@ -213,11 +221,11 @@ def _in_folder_of(weights: Path, commit: str, name: str) -> str:
     return "/".join((*folders, name))
 
 
-def _check_connection(repo: str, revision: str | None) -> None:
+def _check_connection() -> None:
     """Find out soon whether the hub can be connected to: its client would try for half a minute.
 
     Raises:
-        WeightsError: It cannot. Slow or odd answers are left to the client.
+        ConnectionError: It cannot. Slow or odd answers are left to the client.
     """
     refusal: Exception | None = None
     for timeout_s in _CONNECT_TIMEOUTS_S:
@@ -232,7 +240,7 @@ def _check_connection(repo: str, revision: str | None) -> None:
         else:
             return
     assert refusal is not None, "every try was refused"
-    raise WeightsError(_unreachable(repo, revision, refusal)) from refusal
+    raise ConnectionError(str(refusal)) from refusal
 
 
 def _download_beside(repo: str, commit: str, name: str) -> Path | None:

@@ -56,7 +56,7 @@ class Checkpoint:
         demo: Whether the weights are random.
         accepted_by: The field or variable in which the licence was accepted; empty where it was
             not, or need not be.
-        file: Which file of a folder or repository was asked for.
+        file: Which file of a folder or repository it is, so that other nodes need not choose.
         vocabulary: What the job file says of the head's channels, JSON values; None where nothing.
     """
 
@@ -120,7 +120,7 @@ def resolve_checkpoint(
         digest = _tensors_sha256((name, opened.read(names[name], _CPU)) for name in sorted(names))
     return Checkpoint(
         id=checkpoint,
-        file=file,
+        file=files.file or file,
         path=files.weights,
         revision=files.revision,
         weights_sha256=_file_sha256(files.weights),
