@@ -141,6 +141,7 @@ class HeadConfig:
         scale_channels: Output channels of the stride-2 convolutions of the scale branch.
         scale_hidden: Hidden widths of the scale branch's linear layers; empty without a branch.
         scale_inputs: Flattened features that enter the linear layers; fixes the image size.
+        scale_activation: Between those linear layers; that of the encoder, in the port.
         predictor: Name of the last layer in the files.
     """
 
@@ -154,6 +155,7 @@ class HeadConfig:
     scale_channels: tuple[int, ...] = ()
     scale_hidden: tuple[int, ...] = ()
     scale_inputs: int = 0
+    scale_activation: Activation = "silu"
     predictor: str = ""
 
     def __post_init__(self) -> None:

@@ -79,6 +79,8 @@ def infer_config(shapes: Shapes, described: Described, *, where: str) -> ModelCo
         default_size = IMAGE_SIZE_4K if encoder.tokenizer_layers else IMAGE_SIZE
         _check_stated(encoder, described, where)
     head = _head_config(head_shapes, encoder.hidden, where) if head_shapes else None
+    if head is not None and head.scale_hidden:
+        head = replace(head, scale_activation=described.activation)
     return ModelConfig(
         encoder=encoder,
         head=head,
