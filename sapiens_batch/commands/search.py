@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from sapiens_batch.commands.jobs import AsJson, JobAddress, JobArgument, Overrides
+from sapiens_batch.commands.address import JobAddress, JobArgument, Overrides
+from sapiens_batch.commands.console import AsJson, console, print_json, shown
 from sapiens_batch.errors import InputError
 from sapiens_batch.storage import open_store
 
@@ -55,17 +54,17 @@ def build(
     if as_json:
         values = {"uri": store.uri, "rows": view.num_rows, "new_rows": num_new}
         values |= {"recall": view.recall, "segments": len(view.segments), "elapsed_s": elapsed_s}
-        print(json.dumps(values))
+        print_json(values)
         return
-    console = Console(highlight=False)
-    console.print(f"[bold]{view.num_rows}[/] vectors of {view.dimension} in {store.uri}")
+    out = console()
+    out.print(f"[bold]{view.num_rows}[/] vectors of {view.dimension} in {shown(store.uri)}")
     for segment in new:
         how = "exact"
         if segment.kind == "approximate":
             how = f"recall@10 {segment.recall:.3f}, {segment.probes} of {segment.num_cells} cells"
-        console.print(f"  new: {segment.num_rows} vectors of {len(segment.shards)} shards, {how}")
+        out.print(f"  new: {segment.num_rows} vectors of {len(segment.shards)} shards, {how}")
     rate = f" ({num_new / elapsed_s:.0f} vectors/s)" if num_new else ""
-    console.print(f"{num_new} new vectors in {elapsed_s:.1f} s{rate}" if new else "up to date")
+    out.print(f"{num_new} new vectors in {elapsed_s:.1f} s{rate}" if new else "up to date")
 
 
 @app.command()
@@ -160,11 +159,11 @@ def _write_sheet(
 def _show(result: pa.Table, as_json: bool) -> None:
     rows = result.to_pylist()
     if as_json:
-        print(json.dumps(rows, ensure_ascii=False))
+        print_json(rows)
         return
     table = Table("rank", "similarity", "key", "shard", "index", box=None)
     for row in rows:
         similarity = f"{row['similarity']:.4f}"
         shard, index = row["shard_id"][:12], str(row["index"])
-        table.add_row(str(row["rank"] + 1), similarity, escape(row["key"]), shard, index)
-    Console(highlight=False).print(table)
+        table.add_row(str(row["rank"] + 1), similarity, shown(row["key"]), shard, index)
+    console().print(table)

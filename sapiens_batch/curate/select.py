@@ -28,6 +28,7 @@ from sapiens_batch.records import Array
 from sapiens_batch.search import SearchIndex, build_index
 from sapiens_batch.spec.mistakes import did_you_mean
 from sapiens_batch.storage import Store, open_store
+from sapiens_batch.storage.arrow import read_error
 
 
 def select(labels: LabelSet, recipe: Recipe, index_store: Store | None = None) -> Selection:
@@ -65,6 +66,7 @@ def matching(labels: LabelSet, where: str) -> pa.Table:
 
     Raises:
         SpecError: The condition is no SQL or names what the job does not have.
+        ProtocolError: A table is damaged.
         DependencyError: duckdb is not installed.
     """
     connection = connect(labels, where)
@@ -79,6 +81,9 @@ def matching(labels: LabelSet, where: str) -> pa.Table:
             raise SpecError(f"where: {where!r} is more than one condition")
         found: pa.Table = connection.sql(query).to_arrow_table()
     except duckdb.Error as error:
+        for table in (labels.images, labels.persons):
+            if (damage := read_error(table, error)) is not None:
+                raise damage from error
         raise SpecError(f"where: {where!r} {_fault(error, labels)}") from error
     finally:
         connection.close()

@@ -16,11 +16,11 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from sapiens_batch.errors import InputError
+from sapiens_batch.errors import InputError, ProtocolError
 from sapiens_batch.sinks import parquet
 from sapiens_batch.storage import open_store
 from sapiens_batch.storage.addresses import absolute_uri, parent_uri
-from sapiens_batch.storage.inputs import read_input
+from sapiens_batch.storage.reading import read_input
 
 FOOTER: Final = b"sapiens_batch_selection"
 SELECTION_VERSION: Final = 1
@@ -90,10 +90,13 @@ def read_selection(uri: str, storage_options: Mapping[str, Any] | None = None) -
     """The inverse of `save_selection` for Parquet files.
 
     Raises:
-        InputError: The file is missing, or no selection file.
-        ProtocolError: It is damaged.
+        InputError: The file is missing, damaged, or no selection file.
     """
-    table = parquet.decode(read_input(absolute_uri(uri), storage_options or {}))
+    data = read_input(absolute_uri(uri), storage_options or {})
+    try:
+        table = parquet.decode(data)
+    except ProtocolError as error:
+        raise InputError(f"{uri} is no readable selection file: {error.__cause__}") from error
     footer = (table.schema.metadata or {}).get(FOOTER)
     if footer is None:
         raise InputError(f"{uri} is no selection file: its footer has no {FOOTER.decode()}")

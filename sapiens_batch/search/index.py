@@ -17,7 +17,7 @@ from sapiens_batch.errors import InputError, StorageError
 from sapiens_batch.labelset import SampleLabels
 from sapiens_batch.records import Array
 from sapiens_batch.search import cells
-from sapiens_batch.search.documents import IndexView, Segment, newest_view
+from sapiens_batch.search.documents import REMEDY, IndexView, Segment, newest_view
 from sapiens_batch.search.vectors import PLACE_SCHEMA, Vectors, as_unit
 from sapiens_batch.sinks import parquet
 from sapiens_batch.storage import Store, open_store
@@ -156,7 +156,7 @@ class SearchIndex:
     def _load(self, segment: Segment) -> tuple[pa.Table, Any]:
         if segment.segment_id in self._kept:
             return self._kept[segment.segment_id]
-        data = self._store.read(segment.vectors.key)
+        data = segment.vectors.read(self._store, remedy=REMEDY)
         index = cells.from_bytes(data, segment.probes, segment.vectors.key)
         loaded = (self._places(segment), index)
         if self._keeps:
@@ -166,7 +166,7 @@ class SearchIndex:
     def _places(self, segment: Segment) -> pa.Table:
         if segment.segment_id in self._kept:
             return self._kept[segment.segment_id][0]
-        return parquet.decode(self._store.read(segment.places.key)).cast(PLACE_SCHEMA)
+        return parquet.decode(segment.places.read(self._store, remedy=REMEDY)).cast(PLACE_SCHEMA)
 
     def _checked(self, vectors: Array) -> Array:
         queries = np.atleast_2d(np.asarray(vectors))

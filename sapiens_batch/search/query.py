@@ -14,12 +14,12 @@ import numpy as np
 from pydantic import ValidationError
 
 from sapiens_batch.errors import DriftError, InputError, SampleError
-from sapiens_batch.protocol.manifest import JobDocument
+from sapiens_batch.protocol.job import JobDocument
 from sapiens_batch.records import Array, TaskName, ViewBatch
 from sapiens_batch.search.vectors import DEFAULT_COLUMN
 from sapiens_batch.spec.task import TaskSpec
 from sapiens_batch.storage.addresses import absolute_uri
-from sapiens_batch.storage.inputs import read_input
+from sapiens_batch.storage.reading import read_input
 
 
 def vector_of_file(uri: str, storage_options: Mapping[str, Any] | None = None) -> Array:

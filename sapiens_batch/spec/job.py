@@ -18,6 +18,7 @@ from sapiens_batch.spec.detector import DetectorSpec
 from sapiens_batch.spec.section import Section
 from sapiens_batch.spec.source_fields import without_effect
 from sapiens_batch.spec.task import TaskSpec
+from sapiens_batch.storage.addresses import keep_secrets_apart, public_text
 
 IMAGE_SUFFIXES = (
     "jpg", "jpeg", "png", "webp", "bmp", "gif", "tif", "tiff", "avif", "heic", "heif", "jxl", "ppm",
@@ -28,6 +29,9 @@ IMAGE_SUFFIXES = (
 
 LicenceKey = Literal["sapiens2", "cc-by-nc-4.0"]
 """What a person writes to accept the terms of released weights; `models.licences` has the terms."""
+
+_OF_LIBRARIES = ("lance", "delta", "iceberg")
+"""Formats whose addresses are opened by a library of their own."""
 
 _Level = Annotated[int, Field(ge=0, le=255)]
 
@@ -108,6 +112,18 @@ class SourceSpec(Section):
     shuffle: Literal[False] = Field(
         default=False, description="Always false: samples keep the order in which they are stored."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _secrets_apart(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            return given
+        kept = keep_secrets_apart(given, "uri", "root", "select")
+        if kept.get("format") in _OF_LIBRARIES and kept.get("storage_options") != given.get(
+            "storage_options"
+        ):
+            raise ValueError("uri: has a password or a signature; put it into `catalog_options`")
+        return kept
 
     @field_validator("shuffle", mode="before")
     @classmethod
@@ -197,8 +213,19 @@ class OutputSpec(Section):
         default_factory=dict, repr=False, description="Passed to fsspec; never stored."
     )
     chunk_samples: Annotated[int, Field(ge=1, le=4096)] = Field(
-        default=32, description="Samples per chunk: one GPU call, one array object, one receipt."
+        default=32,
+        description="Samples per chunk: one call of a label actor, one array object, one receipt.",
     )
+    single_driver: bool = Field(
+        default=False,
+        description="Your promise that only one driver works on the job at a time. For stores that "
+        "cannot create an object only if it is not there, which are refused without it.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _secrets_apart(cls, given: Any) -> Any:
+        return keep_secrets_apart(given, "uri") if isinstance(given, Mapping) else given
 
 
 class ErrorsSpec(Section):
@@ -234,7 +261,11 @@ _Device = Annotated[str, AfterValidator(_check_device)]
 class RuntimeSpec(Section):
     """How the job runs; none of this changes labels beyond the stated tolerance."""
 
-    device: _Device = Field(default="auto", description="auto, cpu, cuda, or cuda:N.")
+    device: _Device = Field(
+        default="auto",
+        description="auto, cpu, cuda, or cuda:N. cuda waits for a GPU where there is none yet; "
+        "auto does where a node type of the cluster has one, and else takes the CPU.",
+    )
     dtype: Literal["float32", "bfloat16", "float16"] = Field(
         default="float32", description="Precision of the forward pass."
     )
@@ -247,27 +278,38 @@ class RuntimeSpec(Section):
         "less time for each view. Needs a C++ compiler, and Triton on a GPU.",
     )
     label_actors: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
-        default="auto", description="GPU actors; auto: one per GPU of the cluster, else one."
+        default="auto",
+        description="Label actors, one a GPU, that are asked for, also where there are not so many "
+        "GPUs yet: the limit of what an autoscaling cluster spends on this job. auto: the GPUs "
+        "that the cluster has or says it can have; one where labels are made on the CPU.",
     )
     prepare_tasks: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
-        default="auto", description="Concurrent decoding tasks."
-    )
-    worker_max_chunks: Annotated[int, Field(ge=1)] = Field(
-        default=1000,
-        description="A process that decodes or writes is replaced after so many chunks, so that "
-        "what libraries leak stays bounded.",
+        default="auto",
+        description="Tasks that read and prepare at a time; auto: as many as there are CPUs.",
     )
     actor_max_chunks: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="The same for GPU actors, which load the models again."
+        default=None,
+        description="A label actor is replaced after so many chunks, so that what libraries leak "
+        "stays bounded; it loads the models again.",
     )
     no_progress_timeout_s: Annotated[float, Field(gt=0)] = Field(
         default=600.0,
-        description="When no chunk leaves any stage for so long, work in flight is given up and "
-        "tried again. Must be more than a chunk takes, and than loading the models.",
+        description="When no chunk leaves any stage for so long, waiting for the first GPU not "
+        "counted, work in flight is given up and tried again. Must be more than a chunk takes, and "
+        "than loading the models.",
     )
     ray_address: str | None = Field(
         default=None, description="Ray cluster to join; default: RAY_ADDRESS, else a local one."
     )
+
+
+def _public(value: Any) -> Any:
+    """The JSON value with all addresses in it made public, of models as well."""
+    if isinstance(value, dict):
+        return {name: _public(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_public(one) for one in value]
+    return public_text(value) if isinstance(value, str) else value
 
 
 class JobSpec(Section):
@@ -309,7 +351,7 @@ class JobSpec(Section):
 
     def public_dict(self) -> dict[str, Any]:
         """The spec as JSON values without secrets, for `job.json`."""
-        return self.model_dump(
+        fields = self.model_dump(
             mode="json",
             by_alias=True,
             exclude={
@@ -317,6 +359,7 @@ class JobSpec(Section):
                 "output": {"storage_options"},
             },
         )
+        return {name: _public(value) for name, value in fields.items()}
 
     def digest_fields(
         self,

@@ -18,7 +18,8 @@ import pyarrow as pa
 from sapiens_batch.driver.partition import WHOLE, Partition
 from sapiens_batch.driver.progress import Progress
 from sapiens_batch.driver.run import JobSummary, carry_out
-from sapiens_batch.protocol.manifest import JobDocument, Manifest
+from sapiens_batch.protocol.job import JobDocument
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.protocol.plan import write_plan
 from sapiens_batch.records import ViewKind, ViewSpec
 from sapiens_batch.sinks import label_schema as schema_json
@@ -73,8 +74,9 @@ def make_job(
     *,
     errors: dict[str, Any] | None = None,
     runtime: dict[str, Any] | None = None,
+    chunk_samples: int = 2,
 ) -> JobContext:
-    """Create a job directory with its plan, or open it; two samples a chunk.
+    """Create a job directory with its plan, or open it.
 
     Repeated faults in one job are no poison, so many attempts are allowed.
     """
@@ -91,7 +93,7 @@ def make_job(
             "output": {
                 "uri": place.output,
                 "storage_options": place.options,
-                "chunk_samples": 2,
+                "chunk_samples": chunk_samples,
             },
             "errors": {"max_attempts": 20, **(errors or {})},
             "runtime": runtime or {},

@@ -46,9 +46,9 @@ def labeled(
 def test_every_sample_is_accounted_for(labeled: tuple[JobSpec, JobSummary]) -> None:
     _, summary = labeled
     assert summary.exit_code == 0
-    counts = summary.counts
+    counts = summary.status.counts
     assert (counts.ok, counts.empty, counts.quarantined, counts.persons) == (3, 1, 1, 4)
-    assert summary.reasons == {"decode.truncated": 1}
+    assert summary.status.reasons == {"decode.truncated": 1}
 
 
 def test_duckdb_alone_reads_the_tables(labeled: tuple[JobSpec, JobSummary]) -> None:
@@ -125,7 +125,7 @@ def test_a_finished_job_does_no_work_when_run_again(
     again = run_job(spec, recorder)
     assert again.exit_code == 0
     assert again.new_samples == 0
-    assert again.counts == first.counts
+    assert again.status == first.status
     assert recorder.updates == 0, "the graph ran"
     assert before == sorted(path for path in Path(spec.output.uri).rglob("*") if path.is_file())
 

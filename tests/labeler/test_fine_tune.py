@@ -125,7 +125,7 @@ def test_a_vocabulary_of_the_job_file_names_what_the_weights_do_not(
     assert (metadata["keypoints"], metadata["vocabulary"]) == (names, "job file")
     assert metadata["skeleton"] == [[0, 1]]
     path.write_text(json.dumps({"names": names[:20]}))
-    with pytest.raises(WeightsError, match="job file names 20.*24 channels"):
+    with pytest.raises(WeightsError, match=r"job file names 20.*24 channels"):
         labeler(tmp_path, "pose", vocabulary=str(path))
 
 

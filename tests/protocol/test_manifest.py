@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from typing import Any
 
@@ -11,13 +12,16 @@ from sapiens_batch.errors import DriftError, ProtocolError, StorageError
 from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.commit import Commit
 from sapiens_batch.protocol.documents import Counts
-from sapiens_batch.protocol.manifest import JobDocument, Manifest, ShardTodo, done_chunks
+from sapiens_batch.protocol.job import JobDocument
+from sapiens_batch.protocol.manifest import Manifest, done_chunks
 from sapiens_batch.protocol.plan import write_plan
+from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.sinks import label_schema as schema
 from sapiens_batch.storage import MissingObjectError, Store
 from sapiens_batch.storage.memory import MemoryStore
-from tests.sinks.test_label_schema import SEG
 from tests.protocol.documents import DIGEST, receipt, shard
+from tests.sealed import sealed
+from tests.sinks.test_label_schema import SEG
 
 
 @pytest.fixture
@@ -57,7 +61,7 @@ def put_commit(store: Store, number: int, **changes: Any) -> None:
 
 def put_receipt(store: Store, number: int, chunk: int) -> None:
     one = receipt(chunk, chunk * 4, chunk * 4 + 4, shard_id=shard(number).shard_id)
-    store.create(keys.receipt(one.shard_id, chunk), one.to_bytes())
+    store.create(keys.receipt(one.shard_id, chunk), one.pack({}))
 
 
 def test_a_created_job_opens_again_with_its_schemas(store: Store) -> None:
@@ -83,9 +87,7 @@ def test_another_spec_is_drift(store: Store) -> None:
 
 
 def test_a_newer_format_is_refused(store: Store) -> None:
-    data = job().to_bytes().replace(b'"format_version": 1', b'"format_version": 2')
-    assert data != job().to_bytes()
-    store.create(keys.JOB, data)
+    store.create(keys.JOB, sealed({**json.loads(job().to_bytes()), "format_version": 2}))
     with pytest.raises(ProtocolError, match=r"job\.json.*format_version"):
         Manifest.open(store)
 
@@ -102,7 +104,7 @@ def test_what_is_to_do_is_the_plan_less_commits_less_receipts(store: Store) -> N
         ShardTodo(shard(2), frozenset()),
         ShardTodo(shard(3), frozenset({0})),
     ]
-    assert manifest.committed_ids() == {shard(1).shard_id}
+    assert manifest.generations() == {shard(1).shard_id: 0}
 
 
 def test_a_new_job_has_no_plan_and_nothing_to_do(store: Store) -> None:
@@ -113,7 +115,7 @@ def test_a_new_job_has_no_plan_and_nothing_to_do(store: Store) -> None:
 
 
 def test_stray_keys_are_not_taken_for_receipts() -> None:
-    stray = ["receipts/", "receipts/x/000000.json", f"receipts/{shard(0).shard_id}/notes.txt"]
+    stray = ["receipts/", "receipts/x/000000.receipt", f"receipts/{shard(0).shard_id}/notes.txt"]
     assert done_chunks(stray, set()) == {}
 
 

@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from sapiens_batch.labelset import LabelSet, open_labels
-from sapiens_batch.protocol.manifest import Manifest, ShardTodo
+from sapiens_batch.protocol.manifest import Manifest
+from sapiens_batch.protocol.put import ChunkHeader
 from sapiens_batch.protocol.seal import seal_shard
+from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.records import Level
 from sapiens_batch.sinks.parquet import decode
 from sapiens_batch.stages.context import JobContext
-from sapiens_batch.stages.flow import ChunkHeader, LabeledChunk
+from sapiens_batch.stages.flow import LabeledChunk
 from sapiens_batch.stages.write import ChunkWriter
 from sapiens_batch.storage import open_store
 from sapiens_batch.verify import check_job, order_repairs
@@ -48,7 +50,7 @@ def carry_out(manifest: Manifest, todo: ShardTodo) -> None:
     """Label what an order asks for, with the labels that the job was made with."""
     context = context_of(manifest)
     writer = ChunkWriter(context.store, context.schemas, (), CHUNK_SAMPLES)
-    receipts = []
+    chunks = []
     for index, start in enumerate(range(0, NUM_SAMPLES, CHUNK_SAMPLES)):
         stop = min(start + CHUNK_SAMPLES, NUM_SAMPLES)
         if index in todo.done_chunks:
@@ -59,8 +61,9 @@ def carry_out(manifest: Manifest, todo: ShardTodo) -> None:
             ordered=None if todo.samples is None else todo.samples & set(range(start, stop)),
         )  # fmt: skip
         chunk: LabeledChunk = labeled_job._chunk(header, range(start, stop), context, 0, 0)
-        receipts.append(writer.write(chunk))
-    seal_shard(context, todo, receipts)
+        writer.write(chunk)
+        chunks.append(index)
+    seal_shard(context.seal_job, todo, chunks)
 
 
 def everything(labels: LabelSet) -> dict[str, object]:
@@ -68,7 +71,7 @@ def everything(labels: LabelSet) -> dict[str, object]:
     seg = labels.array("seg")
     (shard_id,) = labels.commits
     return {
-        "images": str(labels.images.to_table().to_pylist()),
+        "images": str(labels.images.to_table().drop(["seg_array"]).to_pylist()),
         "persons": str(labels.persons.to_table().to_pylist()),
         "seg": {row: values.tolist() for row, values in seg.rows(shard_id)},
     }
