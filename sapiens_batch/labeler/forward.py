@@ -26,7 +26,7 @@ from sapiens_batch.models.configs import (
 from sapiens_batch.models.encoder import Encoding, Stage
 from sapiens_batch.models.heads import Head, HeadOutput
 from sapiens_batch.models.weights import AnyEncoder, load_encoder, load_head
-from sapiens_batch.records import Array, TaskName, ViewSpec
+from sapiens_batch.records import CANVAS_STEPS, Array, TaskName, ViewSpec
 from sapiens_batch.tasks.base import Outputs, Task
 
 
@@ -158,7 +158,7 @@ def _load_heads(
 
 
 class PixelNormaliser:
-    """Brings uint8 canvases to a device as normalised pixels.
+    """Brings canvases to a device as normalised pixels.
 
     Args:
         device: Where the pixels are wanted.
@@ -182,13 +182,14 @@ class PixelNormaliser:
         self._std = torch.tensor(std, device=device).view(shape)
 
     def __call__(self, canvases: Array) -> Tensor:
-        """(n, H, W, 3) uint8 on the host to (n, 3, H, W), channels last in memory."""
+        """(n, H, W, 3) uint8 or int16 on the host to (n, 3, H, W), channels last in memory."""
         # a copy, because torch refuses to read memory that is not writable, as Arrow's is
         host = torch.tensor(canvases)
         if self._device.type == "cuda":
             host = host.pin_memory()
         pixels = host.to(self._device, non_blocking=True).permute(0, 3, 1, 2)
-        return pixels.float().div_(255).sub_(self._mean).div_(self._std).to(self._dtype)
+        white = 255 if pixels.dtype == torch.uint8 else 255 * CANVAS_STEPS
+        return pixels.float().div_(white).sub_(self._mean).div_(self._std).to(self._dtype)
 
 
 def _widened(output: HeadOutput) -> HeadOutput:

@@ -28,7 +28,7 @@ def noise_views(spec: ViewSpec, count: int) -> ViewBatch:
     if spec.kind is ViewKind.CROP:
         affine = crop_map((20, 30, 150, 200), view)
     coarse = np.random.default_rng(7).integers(0, 256, (count, *[n // 16 for n in view], 3))
-    canvases = coarse.repeat(16, axis=1).repeat(16, axis=2).astype(np.uint8)
+    canvases = coarse.repeat(16, axis=1).repeat(16, axis=2).astype(spec.canvas_dtype)
     canvases.setflags(write=False)
     return ViewBatch(
         spec, canvases, (affine,) * count, (region,) * count, (SIZE,) * count, tuple(range(count))

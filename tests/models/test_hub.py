@@ -174,7 +174,8 @@ found = resolve_checkpoint("{REPO}", file="pose/seg.safetensors")
 assert found.config.encoder.rope_theta == 10
 assert found.revision == "{COMMIT}"
 load_head(dataclasses.replace(found, path=None), device=torch.device("cpu"), dtype=torch.float32)
-for file, message in ((None, "say which with `file`"), ("pose/a.safetensors", "it has pose/seg.saf")):
+wrong = {{None: "say which with `file`", "pose/a.safetensors": "it has pose/seg.saf"}}
+for file, message in wrong.items():
     try:
         resolve_checkpoint("{REPO}", file=file)
     except Exception as error:
