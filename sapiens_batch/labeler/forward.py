@@ -98,10 +98,11 @@ class Group:
         if head is None:
             return Outputs(encodings.plain, None)
         output = _widened(head(encodings.plain.features))
-        if task.spec.flip_test and encodings.mirrored is not None:
-            mirrored = _widened(head(encodings.mirrored.features))
-            output = task.merge_mirrored(output, mirrored)
-        return Outputs(encodings.plain, output)
+        if not task.spec.flip_test or encodings.mirrored is None:
+            return Outputs(encodings.plain, output)
+        mirrored = _widened(head(encodings.mirrored.features))
+        apart = task.disagreement(output, mirrored) if task.is_confidence_asked else None
+        return Outputs(encodings.plain, task.merge_mirrored(output, mirrored), apart)
 
 
 def load_groups(

@@ -60,6 +60,12 @@ class TaskSpec(Section):
     flip_test: bool = Field(
         default=False, description="Average with the labels of the mirrored view."
     )
+    confidence: Literal["none", "columns"] = Field(
+        default="none",
+        description="Further columns that say how sure the model is: seg, probabilities of each "
+        "class; matting, undecided alpha; normal, pointmap, depth and albedo, how far the two "
+        "views of a flip test are apart; pose, keypoints outside their crop.",
+    )
     region: Level = Field(
         default=Level.IMAGE,
         description="Label the image, or the box of each person; pose is of persons anyway.",

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
@@ -36,6 +36,8 @@ from sapiens_batch.records import (
 from sapiens_batch.spec.task import TaskSpec
 from sapiens_batch.tasks.vocabulary import Vocabulary, What, vocabulary_of
 
+ConfidenceFrom = Literal["outputs", "flip_test"]
+
 V1_VARIANT = "v1"
 """The filters of Sapiens v1, which are the same for all tasks: every view is bilinear."""
 
@@ -47,10 +49,13 @@ class Outputs:
     Attributes:
         encoding: The encoder's tokens.
         head: The head's raw maps, None for tasks without a head.
+        disagreement: (n, h, w) distance between the labels of the view and of its mirror image, at
+            some places of the map; None where it is not asked for.
     """
 
     encoding: Encoding
     head: HeadOutput | None
+    disagreement: Tensor | None = None
 
     @property
     def maps(self) -> Tensor:
@@ -78,6 +83,8 @@ class Task(ABC):
     can_pad: ClassVar[bool] = False
     """Whether its labels can come from letterboxed views as well as from stretched ones."""
     original_variant: ClassVar[str] = ""
+    confidence_from: ClassVar[ConfidenceFrom | None] = None
+    """What the columns of `confidence: columns` follow from; None where there are none."""
 
     def __init__(self, spec: TaskSpec, checkpoint: Checkpoint) -> None:
         self.spec = spec
@@ -175,6 +182,21 @@ class Task(ABC):
             return HeadOutput(maps)
         return HeadOutput(maps, (output.scale + mirrored.scale) / 2)
 
+    @property
+    def is_confidence_asked(self) -> bool:
+        """Whether columns of confidence are wanted."""
+        return self.spec.confidence != "none"
+
+    def disagreement(self, output: HeadOutput, mirrored: HeadOutput) -> Tensor | None:
+        """How far the labels of views and of their mirror images are apart, (n, h, w).
+
+        Args:
+            output: Raw outputs for the views.
+            mirrored: Raw outputs for the same views mirrored left to right.
+        """
+        del output, mirrored
+        return None
+
     def unmirrored(self, maps: Tensor) -> Tensor:
         """(n, K, h, w) raw maps of mirrored views as those of the views."""
         return maps.flip(-1)
@@ -193,6 +215,8 @@ class Task(ABC):
         spec, is_v1 = self.spec, self.checkpoint.config.is_v1
         if spec.flip_test and not self.can_flip:
             raise SpecError(f"tasks.{self.name}.flip_test: true, but {self.name} has no flip test")
+        if spec.confidence != "none":
+            self._check_confidence()
         if is_v1 and spec.preprocess is Preprocess.TRANSFORMERS:
             raise SpecError(
                 f"tasks.{self.name}.preprocess: transformers, but {self.checkpoint.id} is a "
@@ -208,6 +232,16 @@ class Task(ABC):
             raise SpecError(
                 f"tasks.{self.name}.patch_padding: {spec.patch_padding}, but only Sapiens v1 "
                 f"models have it and {self.checkpoint.id} is none"
+            )
+
+    def _check_confidence(self) -> None:
+        where = f"tasks.{self.name}.confidence: {self.spec.confidence}"
+        if self.confidence_from is None:
+            raise SpecError(f"{where}, but {self.name} has none: leave it out")
+        if self.confidence_from == "flip_test" and not self.spec.flip_test:
+            raise SpecError(
+                f"{where}, but confidence of {self.name} is how far the two views of a flip test "
+                "are apart: set flip_test: true too, or leave it out"
             )
 
     def _metadata(self) -> dict[str, Any]:

@@ -30,6 +30,7 @@ class PoseTask(Task):
     view_kind = ViewKind.CROP
     head = "pose"
     can_flip = True
+    confidence_from = "outputs"
 
     def __init__(self, spec: TaskSpec, checkpoint: Checkpoint) -> None:
         super().__init__(spec, checkpoint)
@@ -46,6 +47,16 @@ class PoseTask(Task):
     def columns(self) -> tuple[ColumnField, ...]:
         """Positions and scores."""
         count = self.num_keypoints
+        outside = (
+            ColumnField(
+                "keypoint_outside",
+                "bool",
+                (count,),
+                "",
+                "whether it lies outside the person's crop",
+            ),
+            ColumnField("num_keypoints_outside", "int32", (), "", "keypoints outside the crop"),
+        )
         return (
             ColumnField(
                 "keypoints", "float32", (count, 2), "px", "(x, y) in source pixels, NaN if missing"
@@ -57,6 +68,7 @@ class PoseTask(Task):
                 "",
                 "height of the heatmap's peak, about 0 to 1 but not a probability",
             ),
+            *(outside if self.is_confidence_asked else ()),
         )
 
     @property
@@ -82,6 +94,13 @@ class PoseTask(Task):
         source = [affine.apply(xy) for affine, xy in zip(maps, found, strict=True)]
         keypoints = np.asarray(source, np.float32).reshape(-1, self.num_keypoints, 2)
         columns = {"keypoints": keypoints, "keypoint_scores": to_host(scores)}
+        if self.is_confidence_asked:
+            # the fit of a peak may end far from it; half a pixel still belongs to the edge
+            last = np.array(heatmap_size[::-1]) - 1
+            # a missing keypoint is nowhere, so not outside either
+            outside = np.asarray(((found < -0.5) | (found > last + 0.5)).any(-1))
+            columns["keypoint_outside"] = outside
+            columns["num_keypoints_outside"] = outside.sum(-1, dtype=np.int32)
         return TaskLabels(columns, None, (), (None,) * len(views))
 
     def unmirrored(self, maps: Tensor) -> Tensor:

@@ -6,8 +6,8 @@ The class is chosen after logits of the stretched view are interpolated on the u
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 import numpy as np
 import torch
@@ -15,12 +15,35 @@ from torch import Tensor
 
 from sapiens_batch.errors import WeightsError
 from sapiens_batch.models.weights import Checkpoint
-from sapiens_batch.records import NO_CLASS, ArrayField, ColumnField, TaskLabels, ViewBatch, ViewKind
+from sapiens_batch.records import (
+    NO_CLASS,
+    Array,
+    ArrayField,
+    ColumnField,
+    TaskLabels,
+    ViewBatch,
+    ViewKind,
+)
 from sapiens_batch.spec.task import TaskSpec
 from sapiens_batch.tasks.base import Outputs, Task
+from sapiens_batch.tasks.confidence import class_confidence
 from sapiens_batch.tasks.dense import fill_rows, stretch_frames, to_host
 from sapiens_batch.tasks.finite import non_finite_problems
 from sapiens_batch.tasks.masks import resized_mask
+
+_WINNING = "probability of the class that wins"
+_CONFIDENCE: Final = {
+    "seg_class_confidence": (
+        "probability",
+        f"mean {_WINNING}, where each class does; NaN: nowhere",
+    ),
+    "seg_class_confidence_p10": ("probability", "10th percentile of the same"),
+    "seg_confidence": ("probability", f"mean {_WINNING}"),
+    "seg_entropy": ("nat", "mean entropy of the classes' probabilities"),
+    "seg_unsure": ("", f"share of pixels where the {_WINNING} is below 0.5"),
+}
+"""Unit and meaning of the columns of confidence, in the order of `ClassConfidence`."""
+_OF_CLASSES: Final = ("seg_class_confidence", "seg_class_confidence_p10")
 
 
 class SegTask(Task):
@@ -31,6 +54,7 @@ class SegTask(Task):
     head = "seg"
     can_flip = True
     original_variant = "seg"
+    confidence_from = "outputs"
 
     def __init__(self, spec: TaskSpec, checkpoint: Checkpoint) -> None:
         super().__init__(spec, checkpoint)
@@ -52,7 +76,17 @@ class SegTask(Task):
     def columns(self) -> tuple[ColumnField, ...]:
         """Area of each class."""
         shape = (self.num_classes,)
-        return (ColumnField("seg_class_pixels", "int32", shape, "px", "frame pixels per class"),)
+        areas = ColumnField("seg_class_pixels", "int32", shape, "px", "frame pixels per class")
+        if not self.is_confidence_asked:
+            return (areas,)
+        shapes = {name: shape if name in _OF_CLASSES else () for name in _CONFIDENCE}
+        return (
+            areas,
+            *(
+                ColumnField(name, "float32", shapes[name], unit, what)
+                for name, (unit, what) in _CONFIDENCE.items()
+            ),
+        )
 
     @property
     def array(self) -> ArrayField:
@@ -91,8 +125,21 @@ class SegTask(Task):
         rows = fill_rows(masks, self.array, outputs.maps.device)
         counts = [torch.bincount(mask.flatten(), minlength=self.num_classes) for mask in masks]
         areas = to_host(torch.stack(counts)).astype(np.int32)
+        columns = {"seg_class_pixels": areas}
+        if self.is_confidence_asked:
+            columns |= self._confidence(outputs.maps, finite)
         problems = non_finite_problems(finite, "class logits")
-        return TaskLabels({"seg_class_pixels": areas}, to_host(rows), frames, problems)
+        return TaskLabels(columns, to_host(rows), frames, problems)
+
+    def _confidence(self, logits: Tensor, finite: Sequence[bool]) -> dict[str, Array]:
+        found = [class_confidence(one) for one in logits]
+        columns = {
+            name: to_host(torch.stack(values))
+            for name, values in zip(_CONFIDENCE, zip(*found, strict=True), strict=True)
+        }
+        for values in columns.values():
+            values[~np.array(finite, bool)] = np.nan
+        return columns
 
     def unmirrored(self, maps: Tensor) -> Tensor:
         """Mirror back and swap the logits of left and right classes."""
