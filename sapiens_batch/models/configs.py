@@ -214,7 +214,8 @@ class ModelConfig:
             if rows * columns * head.scale_channels[-1] != head.scale_inputs:
                 raise WeightsError(
                     f"{where}: image_size is {height} x {width}, but the scale of the "
-                    f"{head.kind} head was trained for one size: leave image_size out"
+                    f"{head.kind} head was trained for one other size: state that one in a "
+                    "config.json beside the weights, and leave image_size out of the job file"
                 )
         return self
 
