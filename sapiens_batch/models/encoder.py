@@ -24,7 +24,7 @@ class Stage(NamedTuple):
     """Tokens on their way through the encoder.
 
     Attributes:
-        layer: Number of layers passed, 1 to L.
+        layer: Number of layers passed, 0 to L.
         normalised: Whether the final norm is applied to them.
     """
 
@@ -164,6 +164,7 @@ class Encoder(nn.Module):
         x = torch.cat([*prefix, patches.flatten(2).transpose(1, 2)], dim=1)
         rotation = with_prefix(self.rope_embed((h, w)), 1 + self.config.registers)
         kept: dict[Stage, Tensor] = {}
+        keep_stages(kept, stages, 0, x, self.ln1)
         for passed, block in enumerate(self.blocks, start=1):
             x = block(x, rotation)
             keep_stages(kept, stages, passed, x, self.ln1)

@@ -18,6 +18,8 @@ _OWNERS: dict[str, TaskName] = {
     "pooling": "embedding",
     "layers": "features",
     "normalised": "features",
+    "class_tokens": "features",
+    "frame": "seg",
 }
 """Settings that only one task has."""
 
@@ -70,17 +72,33 @@ class TaskSpec(Section):
         default=Level.IMAGE,
         description="Label the image, or the box of each person; pose is of persons anyway.",
     )
-    dtype: Literal["float16", "float32"] = Field(
-        default="float16", description="Stored precision of numeric arrays."
+    dtype: Literal["float16", "float32"] | None = Field(
+        default=None,
+        description="Stored precision of numeric arrays and of embeddings; default: float16 for "
+        "arrays, float32 for embeddings.",
+    )
+    frame: Literal["undistorted", "view"] = Field(
+        default="undistorted",
+        description="seg: the grid of the mask, undistorted pixels or those that were computed; "
+        "`view` keeps all rows of a landscape photo, in pixels that are not square.",
     )
     pooling: Literal["cls", "patches", "both"] = Field(
         default="cls",
         description="embedding: the class token, the mean of the patch tokens, or both.",
     )
-    raw: bool = Field(default=False, description="embedding: keep the unnormalised vectors too.")
-    layers: list[Annotated[int, Field(ge=1)]] = Field(
+    raw: bool = Field(
+        default=False,
+        description="embedding: keep the vectors as the model gives them too, after its final norm "
+        "and before L2-normalisation, in `embedding_raw` and `embedding_patches_raw`.",
+    )
+    layers: list[Annotated[int, Field(ge=0)]] = Field(
         default_factory=list,
-        description="features: after which encoder layers, counted from 1; empty: the last one.",
+        description="features: after which encoder layers, counted from 1; 0: what enters the "
+        "first; empty: the last one.",
+    )
+    class_tokens: bool = Field(
+        default=False,
+        description="features: the class token after each of the layers too, in `features_cls`.",
     )
     normalised: bool = Field(
         default=True, description="features: apply the encoder's final norm to every layer."

@@ -37,6 +37,7 @@ from sapiens_batch.spec.task import TaskSpec
 from sapiens_batch.tasks.vocabulary import Vocabulary, What, vocabulary_of
 
 ConfidenceFrom = Literal["outputs", "flip_test"]
+StoredDtype = Literal["float16", "float32"]
 
 V1_VARIANT = "v1"
 """The filters of Sapiens v1, which are the same for all tasks: every view is bilinear."""
@@ -83,6 +84,7 @@ class Task(ABC):
     can_pad: ClassVar[bool] = False
     """Whether its labels can come from letterboxed views as well as from stretched ones."""
     original_variant: ClassVar[str] = ""
+    default_dtype: ClassVar[StoredDtype] = "float16"
     confidence_from: ClassVar[ConfidenceFrom | None] = None
     """What the columns of `confidence: columns` follow from; None where there are none."""
 
@@ -181,6 +183,11 @@ class Task(ABC):
         if output.scale is None or mirrored.scale is None:
             return HeadOutput(maps)
         return HeadOutput(maps, (output.scale + mirrored.scale) / 2)
+
+    @property
+    def dtype(self) -> StoredDtype:
+        """Stored precision."""
+        return self.spec.dtype or self.default_dtype
 
     @property
     def is_confidence_asked(self) -> bool:

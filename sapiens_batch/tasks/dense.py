@@ -57,7 +57,7 @@ class MapTask(Task):
         several = len(self.channels) > 1
         return ArrayField(
             row_shape=(len(self.channels), *size) if several else size,
-            dtype=self.spec.dtype,
+            dtype=self.dtype,
             fill_value=float("nan"),
             dimension_names=("channel", "y", "x") if several else ("y", "x"),
             codec="blosc",
@@ -155,6 +155,12 @@ def to_frames(maps: Tensor, views: ViewBatch) -> tuple[list[Tensor], tuple[Frame
     frames = stretch_frames(views)
     sizes = [(frame.height, frame.width) for frame in frames]
     return [resized(one, size) for one, size in zip(maps, sizes, strict=True)], frames
+
+
+def view_frames(views: ViewBatch) -> tuple[Frame, ...]:
+    """The grids of the views themselves, whose pixels are not square in the source."""
+    size = (views.spec.height, views.spec.width)
+    return tuple(Frame(*size, to_source) for to_source in views.to_source)
 
 
 def stretch_frames(views: ViewBatch) -> tuple[Frame, ...]:

@@ -80,7 +80,7 @@ class PointmapTask(Task):
         """The points."""
         return ArrayField(
             row_shape=(3, *self.checkpoint.config.image_size),
-            dtype=self.spec.dtype,
+            dtype=self.dtype,
             fill_value=float("nan"),
             dimension_names=("channel", "y", "x"),
             codec="blosc",
@@ -93,7 +93,7 @@ class PointmapTask(Task):
         scale = _scale(outputs.head)  # (n,)
         metric = outputs.maps / scale[:, None, None, None]
         # narrowing first: a point beyond the range of float16 is infinite too
-        metric = metric.to(getattr(torch, self.spec.dtype))
+        metric = metric.to(getattr(torch, self.dtype))
         contents, frames = to_frames(metric, views)
         finite = [bool(content.isfinite().all()) for content in contents]
         sensible = _sensible(scale)

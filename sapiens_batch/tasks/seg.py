@@ -27,7 +27,7 @@ from sapiens_batch.records import (
 from sapiens_batch.spec.task import TaskSpec
 from sapiens_batch.tasks.base import Outputs, Task
 from sapiens_batch.tasks.confidence import class_confidence
-from sapiens_batch.tasks.dense import fill_rows, stretch_frames, to_host
+from sapiens_batch.tasks.dense import fill_rows, stretch_frames, to_host, view_frames
 from sapiens_batch.tasks.finite import non_finite_problems
 from sapiens_batch.tasks.masks import resized_mask
 
@@ -107,6 +107,7 @@ class SegTask(Task):
         return {
             "vocabulary": known.source,
             "classes": list(known.names),
+            "frame": self.spec.frame,
             "palette_rgb": known.facts.get("palette_rgb"),
             "flip_pairs": known.flip_pairs and [list(pair) for pair in known.flip_pairs],
             "map_to_v2": known.facts.get("map_to_v2"),
@@ -114,7 +115,8 @@ class SegTask(Task):
 
     def decode(self, outputs: Outputs, views: ViewBatch) -> TaskLabels:
         """Resize (n, classes, h, w) logits to the frames and take the highest."""
-        frames = stretch_frames(views)
+        on_view = self.spec.frame == "view"
+        frames = view_frames(views) if on_view else stretch_frames(views)
         found = [
             resized_mask(logits, (frame.height, frame.width))
             for logits, frame in zip(outputs.maps, frames, strict=True)
