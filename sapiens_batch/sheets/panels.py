@@ -208,7 +208,7 @@ class _Drawing:
         if limits is None:
             return None
         note = f"{limits[0]:.2f} to {limits[1]:.2f} m"
-        return Panel(task, "Depth", maps.depth_picture(depth, limits), note)
+        return Panel(task, "Depth", maps.depth_picture(depth, limits, persons), note)
 
     def _values(self, task: str) -> Array | None:
         """A task's array (..., h, w) on the panel; persons over one another, the first on top."""
