@@ -7,6 +7,7 @@ The class is chosen after logits of the stretched view are interpolated on the u
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from colorsys import hsv_to_rgb
 from typing import Any, Final
 
 import numpy as np
@@ -44,6 +45,14 @@ _CONFIDENCE: Final = {
 }
 """Unit and meaning of the columns of confidence, in the order of `ClassConfidence`."""
 _OF_CLASSES: Final = ("seg_class_confidence", "seg_class_confidence_p10")
+
+
+def drawn_palette(count: int) -> list[list[int]]:
+    """Colours for classes that nobody gave any: the first is grey, the others are far apart."""
+    turn = (5**0.5 - 1) / 2  # of a circle: any number of successive hues is spread evenly
+    shades = [(turn * number % 1, 0.55 + 0.4 * (number % 2)) for number in range(count - 1)]
+    coloured = [hsv_to_rgb(hue, 0.75, value) for hue, value in shades]
+    return [[50, 50, 50], *([round(255 * one) for one in rgb] for rgb in coloured)]
 
 
 class SegTask(Task):
@@ -108,7 +117,7 @@ class SegTask(Task):
             "vocabulary": known.source,
             "classes": list(known.names),
             "frame": self.spec.frame,
-            "palette_rgb": known.facts.get("palette_rgb"),
+            "palette_rgb": known.facts.get("palette_rgb") or drawn_palette(self.num_classes),
             "flip_pairs": known.flip_pairs and [list(pair) for pair in known.flip_pairs],
             "map_to_v2": known.facts.get("map_to_v2"),
         }

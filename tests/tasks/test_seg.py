@@ -107,3 +107,12 @@ def test_a_mask_on_the_grid_of_the_view_keeps_every_row_of_a_landscape_photo(
     rows = ((np.arange(300) + 0.5) * 256 / 300 - 0.5).round().astype(int)
     assert (source == np.where(rows % 2, 22, 4)[:, None]).mean() > 0.99
     assert task.schema.metadata["frame"] == "view"
+
+
+def test_classes_that_nobody_gave_colours_get_colours_that_differ() -> None:
+    head = replace(DEMO.config.head, out_channels=60)
+    checkpoint = replace(DEMO, config=replace(DEMO.config, head=head))
+    metadata = SegTask(TaskSpec(checkpoint="demo"), checkpoint).schema.metadata
+    assert metadata["classes"][:2] == ["class_0", "class_1"]
+    assert len({tuple(colour) for colour in metadata["palette_rgb"]}) == 60
+    assert all(0 <= value <= 255 for colour in metadata["palette_rgb"] for value in colour)
