@@ -21,9 +21,9 @@ from pathlib import Path
 from benchmarks import cpu_seconds
 from tests.synthetic import write_corpus
 
-SIZES = (60, 240)
+SIZES = (80, 400)
 SHARD_CHUNKS = 10
-PLAIN_TIMES = 4
+PLAIN_TIMES = 2
 """How often the plain script reads the larger corpus, as it costs less than Ray's start varies."""
 
 LIMITS = {32: (55.0, 7.0, None), 128: (120.0, 8.0, 4.0)}

@@ -123,7 +123,10 @@ def _resize(pixels: Tensor, size: tuple[int, int]) -> Tensor:
 def main() -> None:
     """Label a folder: `CORPUS OUTPUT MODELS TASK...`."""
     corpus, output, models, *tasks = sys.argv[1:]
-    ray.init(num_cpus=NUM_CPUS, num_gpus=1, include_dashboard=False, log_to_driver=False)
+    ray.init(
+        address="local", num_cpus=NUM_CPUS, num_gpus=1, include_dashboard=False,
+        log_to_driver=False,
+    )  # fmt: skip
     shards = sorted(str(path) for path in Path(corpus).iterdir())
     (
         ray.data.read_webdataset(shards, decoder=None)

@@ -65,6 +65,7 @@ def configure_ray_data(no_progress_timeout_s: float) -> None:
     context.enable_progress_bars = False
     context.print_on_execution_start = False
     context.execution_no_progress_timeout_s = no_progress_timeout_s
+    context.memory_usage_poll_interval_s = None  # else a thread is started for each chunk
     context.max_consecutive_actor_init_deaths = ACTOR_INIT_DEATHS
     # an actor that is let go while readers are slow would load its models again
     context.autoscaling_config.actor_pool_util_downscaling_threshold = -1.0

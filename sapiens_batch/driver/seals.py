@@ -1,7 +1,9 @@
-"""Complete shards are sealed by Ray tasks, a few at a time, while labeling goes on.
+"""Complete shards are sealed by an actor beside the driver, while labeling goes on.
 
-A seal takes no CPU of Ray's, so that it need not wait until a task that reads has ended. Sealing
-may be repeated, so a task that dies is begun anew. What a result means is left to who asked.
+It takes no CPU of Ray's, so that no seal waits until a task that reads has ended. It is an actor
+because Ray ends a worker that was idle for a second: each seal of a task would start another one,
+which costs a second of CPU where the seal costs 20 ms. Sealing may be repeated, so what dies is
+begun anew. What a result means is left to who asked.
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
 
 from sapiens_batch.protocol.documents import Counts
 from sapiens_batch.protocol.seal import SealJob, seal_shard
@@ -21,6 +24,7 @@ from sapiens_batch.stages.flow import Failure, failure_of
 MAX_SEALS = 6
 """At a time: sealing waits for storage, not for the CPU."""
 _RETRIES = 3
+"""Of a seal whose actor died."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,7 +50,8 @@ class Seals:
     """
 
     def __init__(self, job: SealJob) -> None:
-        self._job = ray.put(job)
+        self._job = job
+        self._actor: Any = None
         self._waiting: deque[tuple[ShardTodo, Collection[int]]] = deque()
         self._running: dict[Any, ShardTodo] = {}
 
@@ -76,24 +81,43 @@ class Seals:
 
     def _start(self) -> None:
         while self._waiting and len(self._running) < MAX_SEALS:
+            if self._actor is None:
+                self._actor = _sealer(self._job)
             todo, chunks = self._waiting.popleft()
-            self._running[_seal.remote(self._job, todo, chunks)] = todo
+            self._running[self._actor.seal.remote(todo, chunks)] = todo
+
+
+def _sealer(job: SealJob) -> Any:
+    kind: Any = ray.remote(_Sealer)
+    node = ray.get_runtime_context().get_node_id()
+    return kind.options(
+        num_cpus=0,
+        max_concurrency=MAX_SEALS,
+        max_restarts=-1,
+        max_task_retries=_RETRIES,
+        scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+    ).remote(job)
 
 
 def _result(ref: Any, todo: ShardTodo) -> Sealed:
     try:
         sealed: Sealed = ray.get(ref)
-    except Exception as error:  # its worker died more often than it is begun anew
+    except Exception as error:  # its actor died more often than it is begun anew
         failure = failure_of(error, todo.shard.shard_id, None, "seal")
         return Sealed(todo, None, failure)
     return sealed
 
 
-@ray.remote(num_cpus=0, max_retries=_RETRIES)
-def _seal(job: SealJob, todo: ShardTodo, chunks: Collection[int]) -> Sealed:
-    try:
-        commit = seal_shard(job, todo, chunks)
-    except Exception as error:  # the worker boundary: becomes data for the driver
-        failure = failure_of(error, todo.shard.shard_id, None, "seal")
-        return Sealed(todo, None, failure)
-    return Sealed(todo, commit.counts)
+class _Sealer:
+    """Seals shards of one job; called from several threads."""
+
+    def __init__(self, job: SealJob) -> None:
+        self._job = job
+
+    def seal(self, todo: ShardTodo, chunks: Collection[int]) -> Sealed:
+        try:
+            commit = seal_shard(self._job, todo, chunks)
+        except Exception as error:  # the worker boundary: becomes data for the driver
+            failure = failure_of(error, todo.shard.shard_id, None, "seal")
+            return Sealed(todo, None, failure)
+        return Sealed(todo, commit.counts)

@@ -6,7 +6,7 @@ flip test adds the mirrored views to it. Decoding what comes out is left to the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -14,7 +14,6 @@ from typing import NamedTuple
 import torch
 from torch import Tensor
 
-from sapiens_batch.labeler.compiled import CompiledEncoder
 from sapiens_batch.models.configs import (
     IMAGENET_MEAN,
     IMAGENET_STD,
@@ -140,12 +139,18 @@ def load_groups(
         Group(
             place.view_spec,
             PixelNormaliser(device, dtype, mean=place.pixel_mean, std=place.pixel_std),
-            CompiledEncoder(encoders[place.encoder]) if compiled else encoders[place.encoder],
+            _compiled(encoders[place.encoder]) if compiled else encoders[place.encoder],
             tuple(group),
             _load_heads(group, device, dtype),
         )
         for place, group in members.items()
     ]
+
+
+def _compiled(encoder: AnyEncoder) -> Callable[[Tensor, Collection[Stage]], Encoding]:
+    from sapiens_batch.labeler.compiled import CompiledEncoder  # torch's compiler: 1.3 s of CPU
+
+    return CompiledEncoder(encoder)
 
 
 def _load_heads(

@@ -8,6 +8,7 @@ Refused credentials are looked up afresh once, because those of a long job expir
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
@@ -32,6 +33,8 @@ from sapiens_batch.storage.listing import list_objects
 from sapiens_batch.storage.versions import modified_s
 
 Result = TypeVar("Result")
+
+_log = logging.getLogger(__name__)
 
 ATTEMPTS = 6
 FIRST_DELAY_S = 0.2
@@ -226,10 +229,13 @@ class FsspecStore:
                     raise _TakenError(key) from error
                 if is_authority(error) and not refreshed and attempt < ATTEMPTS - 1:
                     refreshed = True
+                    _log.info("%s refused the credentials, which are looked up afresh", self.uri)
                     self._reconnect(connection)
                     continue
                 if attempt == ATTEMPTS - 1 or not is_transient(error):
                     raise self._refused(verb, key, error) from error
+                level = logging.WARNING if attempt else logging.DEBUG
+                _log.log(level, "cannot %s %s, tried again: %s", verb, key, _cause(error))
             # Jitter keeps many workers from coming back at the same moment.
             time.sleep(delay_s * random.uniform(0.5, 1.5))
             delay_s *= 2
@@ -247,11 +253,14 @@ class FsspecStore:
         where = f"{self.uri}/{key}"
         if isinstance(error, FileNotFoundError) and verb != "write":
             return MissingObjectError(f"{where} does not exist")
-        cause = public_text(f"{type(error).__name__}: {error}")
         return StorageError(
-            f"cannot {verb} {where}: {cause}; check the address, the bucket, the rights and the "
-            "credentials in storage_options"
+            f"cannot {verb} {where}: {_cause(error)}; check the address, the bucket, the rights "
+            "and the credentials in storage_options"
         )
+
+
+def _cause(error: Exception) -> str:
+    return public_text(f"{type(error).__name__}: {error}")
 
 
 class _BeyondEndError(StorageError):
