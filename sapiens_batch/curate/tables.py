@@ -112,7 +112,8 @@ def _foreground_share(labels: LabelSet) -> str | None:
 def _class_share(labels: LabelSet) -> str | None:
     if not _has_classes(labels):
         return None
-    names = ", ".join(f"'{name}'" for name in labels.schemas["seg"].metadata["classes"])
+    classes = labels.schemas["seg"].metadata["classes"]
+    names = ", ".join("'" + str(name).replace("'", "''") + "'" for name in classes)
     shares = "list_transform(i.seg_class_pixels, lambda n: n / list_sum(i.seg_class_pixels))"
     return f"map([{names}], {shares})"
 

@@ -80,21 +80,29 @@ def depth_range(depth: Array, persons: Array | None = None) -> tuple[float, floa
     return float(near), float(max(far, near * (1 + 1e-4)))
 
 
-def depth_picture(depth: Array, limits: tuple[float, float]) -> Array:
-    """Depth (h, w) through viridis, bright is near; inverse depth, so that near keeps detail."""
+def depth_picture(depth: Array, limits: tuple[float, float], persons: Array | None = None) -> Array:
+    """Depth (h, w) through turbo, red is near; inverse depth, so that near keeps detail.
+
+    Args:
+        depth: (h, w) metres.
+        limits: Nearest and farthest depth that have a colour of their own.
+        persons: (h, w) bool: where there is a picture; None: wherever there is depth.
+    """
     near, far = limits
     usable = np.isfinite(depth) & (depth > 0)
+    if persons is not None and (usable & persons).any():
+        usable &= persons
     safe = np.clip(np.where(usable, depth, far).astype(np.float32), near, far)
     share = (1 / safe - 1 / far) / (1 / near - 1 / far)
     coded = np.round(share * 255).astype(np.uint8)
-    picture = cv2.applyColorMap(coded, cv2.COLORMAP_VIRIDIS)[..., ::-1]
+    picture = cv2.applyColorMap(coded, cv2.COLORMAP_TURBO)[..., ::-1]
     return _on_ground(picture, usable)
 
 
 def depth_scale(width: int = 256) -> Array:
     """(1, width, 3) uint8: the colours of `depth_picture` from far to near."""
     ramp = np.linspace(0, 255, width).round().astype(np.uint8)[None]
-    colours: Array = cv2.applyColorMap(ramp, cv2.COLORMAP_VIRIDIS)[..., ::-1]
+    colours: Array = cv2.applyColorMap(ramp, cv2.COLORMAP_TURBO)[..., ::-1]
     return colours
 
 

@@ -205,7 +205,7 @@ class _Drawing:
         if limits is None:
             return None
         note = f"{limits[0]:.2f} to {limits[1]:.2f} m"
-        return Panel(task, "Depth", maps.depth_picture(depth, limits), note)
+        return Panel(task, "Depth", maps.depth_picture(depth, limits, persons), note)
 
 
 def _num_shown(person: DrawnPerson, min_score: float) -> int:
