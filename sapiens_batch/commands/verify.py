@@ -184,10 +184,9 @@ def _show_failures(failures: list[FailureGroup], names: dict[str, str]) -> None:
 def _listed_input(manifest: Manifest, address: JobAddress) -> Iterator[Shard]:
     """The input of a job as it is now."""
     from sapiens_batch.sources import make_source
-    from sapiens_batch.spec.job import SourceSpec
+    from sapiens_batch.sources.lookup import source_spec
 
-    options = {"storage_options": dict(address.source_options)}
-    spec = SourceSpec.model_validate({**manifest.job.spec["source"], **options})
+    spec = source_spec(manifest.job, address.source_options)
     return islice(make_source(spec).plan(), spec.limit)
 
 
