@@ -92,7 +92,7 @@ def busy_workers() -> list[int]:
     return [
         pid
         for pid, name in names.items()
-        if name.startswith(("ray::Map", "ray::Read", "ray::_seal")) and _descends(pid, parents)
+        if name.startswith(("ray::Map", "ray::Read", "ray::_Sealer")) and _descends(pid, parents)
     ]
 
 
