@@ -49,7 +49,7 @@ def _node_types() -> dict[str, float] | None:
     return {name: min(amount, limits.get(name, amount)) for name, amount in found.items()}
 
 
-def _is_started_here() -> bool:
+def is_started_here() -> bool:
     """Whether this process started its Ray, which then has this machine alone."""
     # connecting to a cluster makes a node object too; there is no public way to tell them apart
     node = ray._private.worker._global_node
@@ -67,7 +67,7 @@ def wait_for_gpu(message: Callable[[str], None]) -> None:
     """
     if ray.cluster_resources().get("GPU", 0.0) >= 1:
         return
-    if _is_started_here():
+    if is_started_here():
         raise SpecError(
             "runtime.device: cuda, but Ray finds no GPU on this machine: set runtime.device to cpu "
             "or auto, or runtime.ray_address to a cluster that has GPUs or can bring them"

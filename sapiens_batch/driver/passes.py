@@ -14,7 +14,7 @@ from collections.abc import Callable, Generator, Iterator, Sequence
 from dataclasses import asdict
 
 from sapiens_batch.driver import graph
-from sapiens_batch.driver.cluster import look_at_cluster, wait_for_gpu
+from sapiens_batch.driver.cluster import is_started_here, look_at_cluster, wait_for_gpu
 from sapiens_batch.driver.follow import Follower
 from sapiens_batch.driver.sizing import Sizing, decide
 from sapiens_batch.errors import SapiensBatchError
@@ -113,6 +113,11 @@ class Passes:
             wait_for_gpu(self._follower.say)
             cluster = look_at_cluster()
             sizing = decide(cluster, runtime, physical_cpus=physical_cpus)
+        elif runtime.device == "auto" and not is_started_here():
+            self._follower.say(
+                "the cluster has no GPU: labels are made on the CPU. runtime.device: cuda waits "
+                "for a GPU, and has an autoscaler bring it"
+            )
         has = {"cpus": cluster.num_cpus, "gpus": cluster.num_gpus}
         self._follower.note("sizing", cluster=has, **asdict(sizing))
         return sizing

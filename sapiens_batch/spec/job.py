@@ -263,8 +263,8 @@ class RuntimeSpec(Section):
 
     device: _Device = Field(
         default="auto",
-        description="auto, cpu, cuda, or cuda:N. cuda waits for a GPU where there is none yet; "
-        "auto does where a node type of the cluster has one, and else takes the CPU.",
+        description="auto, cpu, cuda, or cuda:N. On a cluster without a GPU yet, cuda asks for "
+        "one and waits; auto takes the CPU.",
     )
     dtype: Literal["float32", "bfloat16", "float16"] = Field(
         default="float32", description="Precision of the forward pass."
@@ -281,7 +281,7 @@ class RuntimeSpec(Section):
         default="auto",
         description="Label actors, one a GPU, that are asked for, also where there are not so many "
         "GPUs yet: the limit of what an autoscaling cluster spends on this job. auto: the GPUs "
-        "that the cluster has or says it can have; one where labels are made on the CPU.",
+        "that there are and those that join; one where labels are made on the CPU.",
     )
     prepare_tasks: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
         default="auto",

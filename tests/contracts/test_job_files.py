@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from sapiens_batch.cli import app
 from sapiens_batch.driver.session import _QUIET
-from sapiens_batch.driver.sizing import LABEL_CPUS, OBJECT_STORE_CHUNKS
+from sapiens_batch.driver.sizing import OBJECT_STORE_CHUNKS
 from sapiens_batch.spec.job import JobSpec
 from sapiens_batch.spec.loading import load_spec
 from sapiens_batch.storage.filesystems import EXTRAS
@@ -150,8 +150,15 @@ def test_gpu_workers_have_a_gpu_and_cpus_and_the_job_asks_for_it(
 ) -> None:
     limits = container(workers["gpu"])["resources"]["limits"]
     assert int(limits["nvidia.com/gpu"]) == 1
-    assert int(limits["cpu"]) > LABEL_CPUS
+    assert int(workers["gpu"]["rayStartParams"]["num-cpus"]) < int(limits["cpu"])
     assert load(manifest).runtime.device == "cuda"
+
+
+def test_the_job_can_have_all_gpus_of_a_cluster_that_starts_with_none(
+    manifest: Values, workers: dict[str, Values]
+) -> None:
+    assert (workers["gpu"]["replicas"], workers["gpu"]["minReplicas"]) == (0, 0)
+    assert load(manifest).runtime.label_actors == workers["gpu"]["maxReplicas"]
 
 
 @pytest.mark.parametrize("name", ["gpu", "cpu"])

@@ -9,6 +9,7 @@ import pytest
 from sapiens_batch.driver.sizing import (
     LABEL_CPUS,
     MAX_AUTO_ACTORS,
+    MAX_SPANS,
     MIN_OBJECT_STORE_BYTES,
     READ_CPUS,
     READ_TASKS,
@@ -104,6 +105,10 @@ LARGE = 100 * SPAN_BYTES
 def test_a_single_large_shard_is_read_by_all_slots() -> None:
     spans = [one.span for one in cut_spans([todo(0, LARGE)], slots=8, chunk_samples=32)]
     assert spans == [(number, 8) for number in range(8)]
+
+
+def test_a_shard_is_not_passed_over_more_often_than_that_pays() -> None:
+    assert len(cut_spans([todo(0, LARGE)], slots=1000, chunk_samples=32)) == MAX_SPANS
 
 
 def test_shards_are_whole_where_there_are_enough_of_them() -> None:
