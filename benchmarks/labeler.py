@@ -153,7 +153,7 @@ def view_of_photo(spec: ViewSpec, shape: tuple[int, int]) -> ViewBatch:
         region, affine = letterbox(shape, size)
     if spec.kind is ViewKind.CROP:
         affine = crop_map(BOX, size)
-    canvases = np.zeros((1, *size, 3), np.uint8)
+    canvases = np.zeros((1, *size, 3), spec.canvas_dtype)
     return ViewBatch(spec, canvases, (affine,), (region,), (shape,), (0,))
 
 

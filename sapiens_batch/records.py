@@ -5,7 +5,8 @@ storing live in the packages above. The conventions below hold in every module, 
 
 Coordinates are (x, y) in source pixels after EXIF orientation, pixel centres at integers, float32.
 Sizes are (height, width). Boxes are COCO xywh: left, top, width, height in source pixels.
-Images are uint8 RGB of shape (height, width, 3). Ranges are half-open.
+Images are uint8 RGB of shape (height, width, 3); so are canvases of views, except for crops of the
+port, see `ViewSpec.canvas_dtype`. Ranges are half-open.
 """
 
 from __future__ import annotations
@@ -28,6 +29,9 @@ FORMAT_VERSION: Final = 1
 
 NO_CLASS: Final = 255
 """Stands in class masks where there is no label; also the class that training ignored."""
+
+CANVAS_STEPS: Final = 64
+"""Steps to a grey level in canvases of int16: an error of at most 1/128 level."""
 
 
 class Status(StrEnum):
@@ -229,6 +233,21 @@ class ViewSpec:
         return Level.PERSON if self.kind is ViewKind.CROP else self.region
 
     @property
+    def canvas_dtype(self) -> Literal["uint8", "int16"]:
+        """Whole grey levels, or for crops of the port `CANVAS_STEPS` to a level, not clipped.
+
+        The port neither rounds nor clips crops; where they are enlarged its bicubic filter leaves
+        the range of 0 to 255 by up to 113 levels, which int16 holds.
+        """
+        exact = self.kind is ViewKind.CROP and self.preprocess is Preprocess.TRANSFORMERS
+        return "int16" if exact else "uint8"
+
+    @property
+    def canvas_bytes(self) -> int:
+        """Size of a canvas in memory."""
+        return self.height * self.width * 3 * np.dtype(self.canvas_dtype).itemsize
+
+    @property
     def name(self) -> str:
         """A short name that is unique among the specs of a job."""
         region = "" if self.region is Level.IMAGE else self.region
@@ -238,7 +257,7 @@ class ViewSpec:
 
 
 class Canvases(Protocol):
-    """(n, height, width, 3) uint8 RGB: an array, or what makes the ranges that are taken."""
+    """(n, height, width, 3) RGB: an array, or what makes the ranges that are taken."""
 
     @property
     def shape(self) -> tuple[int, ...]:
@@ -254,7 +273,8 @@ class ViewBatch:
 
     Attributes:
         spec: What the views are.
-        canvases: (n, height, width, 3) uint8 RGB; may be read-only.
+        canvases: (n, height, width, 3) RGB in the dtype of the spec's canvases: grey levels in
+            uint8, or sixty-fourths of them in int16; may be read-only.
         to_source: n maps from view pixels to source pixels.
         content: n regions of the canvas that show the image.
         source_sizes: n (height, width) of the oriented source images.

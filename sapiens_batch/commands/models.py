@@ -83,6 +83,9 @@ def check(
     revision: Annotated[
         str | None, typer.Option(help="Branch, tag or commit of the hub repository.")
     ] = None,
+    file: Annotated[
+        str | None, typer.Option(help="Which weights file of a repository or folder.")
+    ] = None,
     accept: Annotated[
         list[str] | None,
         typer.Option("--accept-licence", metavar="KEY", help="A licence that you accept."),
@@ -98,7 +101,7 @@ def check(
     if terms is not None:
         hint = unknown_release(checkpoint)
         accepted_by(terms, checkpoint, accept or (), ask="option", hint=hint)
-    facts = _facts(resolve_checkpoint(checkpoint, revision))
+    facts = _facts(resolve_checkpoint(checkpoint, revision, file=file))
     if as_json:
         print_json(facts)
         return

@@ -67,7 +67,12 @@ def gc(
     job: JobArgument,
     delete: Annotated[bool, typer.Option("--delete", help="Remove it; else it is shown.")] = False,
     grace_hours: Annotated[
-        float, typer.Option(min=0.0, help="Younger objects stay: a running job may need them.")
+        float,
+        typer.Option(
+            min=0.0,
+            help="Younger objects stay: a running job may need them. "
+            "At least 1 where a job is not complete.",
+        ),
     ] = 24.0,
     overrides: Overrides = None,
     as_json: AsJson = False,
@@ -99,7 +104,8 @@ def gc(
     if younger:
         out.print(
             f"{len(younger)} objects ({younger_bytes} bytes) that nothing needs are younger than "
-            f"{grace_hours:g} hours and stay: a running job may need them; see --grace-hours"
+            f"{max(grace_hours, 1):g} hours and stay: a running job may need them; see "
+            "--grace-hours"
         )
     if objects and not delete:
         out.print("run again with --delete to remove it")
@@ -178,10 +184,9 @@ def _show_failures(failures: list[FailureGroup], names: dict[str, str]) -> None:
 def _listed_input(manifest: Manifest, address: JobAddress) -> Iterator[Shard]:
     """The input of a job as it is now."""
     from sapiens_batch.sources import make_source
-    from sapiens_batch.spec.job import SourceSpec
+    from sapiens_batch.sources.lookup import source_spec
 
-    options = {"storage_options": dict(address.source_options)}
-    spec = SourceSpec.model_validate({**manifest.job.spec["source"], **options})
+    spec = source_spec(manifest.job, address.source_options)
     return islice(make_source(spec).plan(), spec.limit)
 
 

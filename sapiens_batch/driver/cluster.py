@@ -10,9 +10,11 @@ from collections.abc import Callable
 
 import ray
 import ray._private.state
+import ray._private.worker
 from ray.util.placement_group import placement_group, remove_placement_group
 
 from sapiens_batch.driver.sizing import Cluster
+from sapiens_batch.errors import SpecError
 
 _POLL_S = 1.0
 
@@ -47,14 +49,29 @@ def _node_types() -> dict[str, float] | None:
     return {name: min(amount, limits.get(name, amount)) for name, amount in found.items()}
 
 
+def _is_started_here() -> bool:
+    """Whether this process started its Ray, which then has this machine alone."""
+    # connecting to a cluster makes a node object too; there is no public way to tell them apart
+    node = ray._private.worker._global_node
+    return node is not None and node.is_head()
+
+
 def wait_for_gpu(message: Callable[[str], None]) -> None:
     """Return when the cluster has a GPU; asks its autoscaler for one meanwhile.
 
     Args:
         message: Told once, where there is something to wait for.
+
+    Raises:
+        SpecError: There never will be one: this process started a Ray of its own.
     """
     if ray.cluster_resources().get("GPU", 0.0) >= 1:
         return
+    if _is_started_here():
+        raise SpecError(
+            "runtime.device: cuda, but Ray finds no GPU on this machine: set runtime.device to cpu "
+            "or auto, or runtime.ray_address to a cluster that has GPUs or can bring them"
+        )
     message("waiting for a GPU")
     group = placement_group([{"GPU": 1}])
     try:

@@ -7,6 +7,7 @@ chunk.
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -25,6 +26,8 @@ from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.stages.context import JobContext
 from sapiens_batch.stages.flow import Failure, Outcome, distinct
 from sapiens_batch.storage import MissingObjectError
+
+_log = logging.getLogger(__name__)
 
 REPORT_INTERVAL_S = 0.25
 _SEAL_POLL_S = 1.0
@@ -107,6 +110,8 @@ class Follower:
         if shard is None:
             return
         if failure.damaged:
+            if failure.shard_id not in self._visible:
+                self._progress.shard_replaced(shard.counts, Counts())
             self._open[failure.shard_id] = self._ordered_anew(shard.todo, failure.message)
         elif failure.suspect and failure.chunk is not None:
             suspects = shard.todo.suspects | {failure.chunk}
@@ -202,7 +207,9 @@ class Follower:
             self.fail(sealed.failure)
             return
         assert sealed.counts is not None
+        self._manifest.note_commit(found.shard_id, sealed.todo.generation)
         shard = self._open.pop(found.shard_id)
+        _log.info("shard %s is committed: %s", found.key, sealed.counts)
         before = self._visible.get(found.shard_id)
         if before is None:
             self._progress.shard_done(found.size_bytes, sealed.counts, counted=shard.counts)

@@ -42,7 +42,7 @@ CALM_EVERY_S: Final = 300.0
 """After an hour one object every five minutes: 9,000 in a month."""
 
 MAX_LINES: Final = 1_000
-"""Kept while they cannot be stored; with `MAX_TRACE` that is at most 16 MB."""
+"""Kept while they cannot be stored; with `MAX_TRACE` that is at most 18 MB, twice."""
 
 MAX_TRACE: Final = 16_000
 MAX_MESSAGE: Final = 2_000
@@ -215,6 +215,8 @@ class Journal:
 
     def _add(self, one: Line, trace: str = "") -> None:
         with self._lock:
+            if one["kind"] == "in_flight":  # of what is not stored yet only the newest is news
+                self._lines = [kept for kept in self._lines if kept["kind"] != "in_flight"]
             if len(self._lines) >= MAX_LINES and one["kind"] != "ended":
                 self._dropped += 1
                 return

@@ -120,7 +120,7 @@ def _label_actors(cluster: Cluster, runtime: RuntimeSpec, on_gpu: bool) -> tuple
 
 def object_store_bytes(sizing: Sizing, views: Sequence[ViewSpec], chunk_samples: int) -> int:
     """Bytes of prepared chunks that may lie ready, for all label actors together."""
-    chunk_bytes = chunk_samples * sum(view.height * view.width * 3 for view in views)
+    chunk_bytes = chunk_samples * sum(view.canvas_bytes for view in views)
     wanted = sizing.max_label_actors * OBJECT_STORE_CHUNKS * chunk_bytes
     return max(MIN_OBJECT_STORE_BYTES, wanted)
 

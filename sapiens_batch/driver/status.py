@@ -257,7 +257,8 @@ def _task_plans(job: ResolvedJob) -> Iterator[TaskPlan]:
 
 
 def _row_bytes(schema: LabelSchema) -> int:
-    fields = [(column.dtype, column.shape) for column in schema.table_columns]
+    """Bytes of the numbers of a row; the name of its array is the same for all."""
+    fields = [(one.dtype, one.shape) for one in schema.table_columns if one.dtype != "string"]
     if schema.array is not None:
         fields.append((schema.array.dtype, schema.array.row_shape))
     return sum(int(np.dtype(dtype).itemsize * np.prod(shape, initial=1)) for dtype, shape in fields)

@@ -5,22 +5,24 @@ Maps are in source pixels, upright. A Parquet index a shard says which files bel
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import Field
 
 from sapiens_batch.export.base import Exporter, ExportOptions, Labeled, Made, ShardToExport
-from sapiens_batch.export.maps import class_mask, depth_mm, encode_png, palette
+from sapiens_batch.export.maps import class_mask, depth_mm, encode_png, is_foreground
 from sapiens_batch.records import Array
+from sapiens_batch.sinks import parquet
 
 _TEXT: tuple[str, ...] = ("key", "shard_id", "mask", "depth", "normal")
 _FIELDS: list[pa.Field[Any]] = [pa.field(name, pa.string()) for name in _TEXT]
 _INDEX = pa.schema([*_FIELDS, pa.field("index", pa.int64())])
+
+
+_Level = Annotated[int, Field(ge=0, le=255)]
 
 
 class PngOptions(ExportOptions):
@@ -29,7 +31,16 @@ class PngOptions(ExportOptions):
     masks: bool = Field(default=True, description="Write `masks/`; palette images, index = class.")
     depth: bool = Field(default=True, description="Write `depth/`; 16 bit, mm, 0 is unknown.")
     normals: bool = Field(
-        default=False, description="Write `normals/`; RGB = (normal + 1) / 2, black is unknown."
+        default=False,
+        description="Write `normals/`; RGB = (normal + 1) / 2, `background` where unknown.",
+    )
+    persons_only: bool = Field(
+        default=False,
+        description="Normals of pixels that `seg` calls a part of a person only; the rest is "
+        "`background`.",
+    )
+    background: tuple[_Level, _Level, _Level] = Field(
+        default=(0, 0, 0), description="RGB of pixels of `normals/` without a normal."
     )
 
 
@@ -50,26 +61,35 @@ class PngExporter(Exporter[PngOptions]):
                 yield Made(row[kind], data)
             rows.append(row)
         if rows:
-            buffer = io.BytesIO()
-            pq.write_table(pa.Table.from_pylist(rows, _INDEX), buffer, compression="zstd")
-            yield Made(f"index/{shard.number:06d}.parquet", buffer.getvalue(), len(rows))
+            data = parquet.encode(pa.Table.from_pylist(rows, _INDEX))
+            yield Made(f"index/{shard.number:06d}.parquet", data, len(rows))
 
     def _maps(self, sample: Labeled) -> Iterator[tuple[str, str, bytes]]:
         mask = class_mask(sample.labels) if self.options.masks else None
         if mask is not None:
-            yield "mask", "masks", encode_png(mask, palette(self.schemas["seg"]))
+            yield "mask", "masks", encode_png(mask, self.schemas["seg"].metadata.get("palette_rgb"))
         depth = depth_mm(sample.labels) if self.options.depth else None
         if depth is not None:
             yield "depth", "depth", encode_png(depth)
         if self.options.normals and "normal" in self.schemas:
             normals = sample.labels.to_source("normal")
             if normals is not None:
-                yield "normal", "normals", encode_png(_colours(normals))
+                known = np.asarray(np.isfinite(normals).all(axis=0))
+                if self.options.persons_only:
+                    known &= self._persons(sample, known.shape)
+                yield "normal", "normals", encode_png(_colours(normals, known, self.options))
+
+    def _persons(self, sample: Labeled, size: tuple[int, ...]) -> Array:
+        """(height, width) bool: where `seg` has a part of a person."""
+        mask = class_mask(sample.labels)
+        if mask is None:
+            return np.zeros(size, bool)
+        return is_foreground(mask, self.schemas["seg"])
 
 
-def _colours(normals: Array) -> Array:
-    """(height, width, 3) uint8 from (3, height, width) unit vectors."""
-    known = np.isfinite(normals).all(axis=0)
+def _colours(normals: Array, known: Array, options: PngOptions) -> Array:
+    """(height, width, 3) uint8 from (3, height, width) unit vectors where they are known."""
     shares = np.where(known, (normals.astype(np.float32) + 1) / 2, 0)
-    colours: Array = np.rint(np.clip(shares, 0, 1) * 255).astype(np.uint8)
-    return np.ascontiguousarray(np.moveaxis(colours, 0, -1))
+    colours = np.moveaxis(np.rint(np.clip(shares, 0, 1) * 255).astype(np.uint8), 0, -1)
+    shown: Array = np.where(known[..., None], colours, np.array(options.background, np.uint8))
+    return np.ascontiguousarray(shown)

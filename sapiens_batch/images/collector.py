@@ -55,7 +55,7 @@ class ViewCollector:
 
 
 def _is_crowd(source: Source, num_persons: int, spec: ViewSpec) -> bool:
-    crops_bytes = num_persons * spec.height * spec.width * 3
+    crops_bytes = num_persons * spec.canvas_bytes
     return num_persons > EAGER_PERSONS and crops_bytes > source.pixels.nbytes
 
 
@@ -104,7 +104,8 @@ class _Views:
         )
 
     def _places(self, count: int) -> Array:
-        return np.empty((count, self._spec.height, self._spec.width, 3), np.uint8)
+        shape = (count, self._spec.height, self._spec.width, 3)
+        return np.empty(shape, self._spec.canvas_dtype)
 
     def _append(
         self, entry: int | Cut, to_source: Affine, content: Region, source: Source, owner: int

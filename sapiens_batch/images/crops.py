@@ -39,7 +39,7 @@ class CropCanvases:
     Args:
         spec: What the views are.
         images: The images that crops are still to be cut from.
-        ready: (m, height, width, 3) uint8 canvases that are there already.
+        ready: (m, height, width, 3) canvases that are there already, in the dtype of the spec's.
         entries: For each canvas of the batch its position in `ready`, or how to make it.
     """
 
@@ -64,7 +64,7 @@ class CropCanvases:
         return len(self.entries)
 
     def __getitem__(self, wanted: slice) -> Array:
-        """(n, height, width, 3) uint8 canvases of a contiguous range.
+        """(n, height, width, 3) canvases of a contiguous range.
 
         Raises:
             TypeError: Something else than a slice is asked for.
@@ -114,7 +114,8 @@ class CropCanvases:
 
     def _cut_range(self, start: int, stop: int) -> Array:
         entries = self.entries[start:stop]
-        canvases = np.empty((len(entries), self.spec.height, self.spec.width, 3), np.uint8)
+        shape = (len(entries), self.spec.height, self.spec.width, 3)
+        canvases = np.empty(shape, self.spec.canvas_dtype)
         for canvas, entry in zip(canvases, entries, strict=True):
             if isinstance(entry, int):
                 canvas[...] = self.ready[entry]

@@ -15,7 +15,7 @@ from typing import Literal
 
 import numpy as np
 
-from sapiens_batch.records import Affine, Array
+from sapiens_batch.records import CANVAS_STEPS, Affine, Array
 
 Kernel = Literal["bilinear", "bicubic"]
 
@@ -42,7 +42,14 @@ class _Taps:
     stop: int
 
 
-def sample_crop(image: Array, to_source: Affine, size: tuple[int, int], *, kernel: Kernel) -> Array:
+def sample_crop(
+    image: Array,
+    to_source: Affine,
+    size: tuple[int, int],
+    *,
+    kernel: Kernel,
+    dtype: Literal["uint8", "int16"] = "uint8",
+) -> Array:
     """Sample an image along an axis-aligned map, without antialiasing.
 
     Args:
@@ -50,14 +57,16 @@ def sample_crop(image: Array, to_source: Affine, size: tuple[int, int], *, kerne
         to_source: From output pixels to image pixels, both scales positive.
         size: (height, width) of the output, px.
         kernel: `bilinear` or `bicubic` (a = -0.75).
+        dtype: uint8 for whole grey levels, clipped as the original code's are; int16 for
+            `CANVAS_STEPS` to a level, not clipped.
 
     Returns:
-        (height, width, 3) uint8, rounded and clipped; zero outside the image.
+        (height, width, 3) in that dtype, rounded; zero outside the image.
     """
     taps = _bilinear if kernel == "bilinear" else _bicubic
     rows = taps(to_source.scale_y, to_source.offset_y, size[0], image.shape[0])
     columns = taps(to_source.scale_x, to_source.offset_x, size[1], image.shape[1])
-    canvas = np.zeros((size[0], size[1] * 3), np.uint8)
+    canvas = np.zeros((size[0], size[1] * 3), dtype)
     if rows.start < rows.stop and columns.start < columns.stop:
         _blend(image, rows, columns, canvas)
     return canvas.reshape(*size, 3)
@@ -104,7 +113,7 @@ def _blend(image: Array, rows: _Taps, columns: _Taps, canvas: Array) -> None:
     for start in range(rows.start, rows.stop, _BLOCK_ROWS):
         block = slice(start, min(start + _BLOCK_ROWS, rows.stop))
         blended = _blend_rows(window, rows.index[:, block], rows.weight[:, block])
-        canvas[block, target] = _blend_columns(blended, index, weight)
+        canvas[block, target] = _rounded(_blend_columns(blended, index, weight), canvas.dtype)
 
 
 def _blend_rows(window: Array, index: Array, weight: Array) -> Array:
@@ -121,4 +130,11 @@ def _blend_columns(rows: Array, index: Array, weight: Array) -> Array:
         term = rows.take(index[tap], axis=1)
         term *= weight[tap]
         blended += term
-    return np.clip(np.rint(blended, out=blended), 0, 255, out=blended)
+    return blended
+
+
+def _rounded(levels: Array, dtype: np.dtype[np.generic]) -> Array:
+    if dtype == np.uint8:
+        return np.clip(np.rint(levels, out=levels), 0, 255, out=levels)
+    levels *= CANVAS_STEPS
+    return np.rint(levels, out=levels)

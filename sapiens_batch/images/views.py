@@ -50,7 +50,7 @@ class View:
     """One model input.
 
     Attributes:
-        canvas: (height, width, 3) uint8 RGB, the size of its spec.
+        canvas: (height, width, 3) RGB, of the size and the canvas dtype of its spec.
         to_source: From view pixels to source pixels.
         content: The part of the canvas that shows the image; the rest is padding.
     """
@@ -108,10 +108,11 @@ def make_view(
         box: (4,) COCO xywh in source pixels, finite, of positive size and partly inside the image.
             Crops are cut around it; other views show the whole pixels that its visible part
             touches instead of the whole image.
-        canvas: (height, width, 3) uint8, contiguous, where it is made; default: a new one.
+        canvas: (height, width, 3) in the spec's canvas dtype, contiguous, where it is made;
+            default: a new one.
 
     Returns:
-        The canvas in uint8 RGB with its map to the source. `content` is the whole canvas except
+        The canvas in RGB with its map to the source. `content` is the whole canvas except
         for letterboxed views; what a crop shows outside the image is black.
 
     Raises:
@@ -121,7 +122,7 @@ def make_view(
     source = Source.of(image)
     to_source, content = map_view(source.size, source.reduction, spec, box)
     if canvas is None:
-        canvas = np.empty((spec.height, spec.width, 3), np.uint8)
+        canvas = np.empty((spec.height, spec.width, 3), spec.canvas_dtype)
     if spec.kind is ViewKind.CROP:
         canvas[...] = _cropped(source, spec, to_source)
     else:
@@ -202,7 +203,8 @@ def _cropped(source: Source, spec: ViewSpec, to_source: Affine) -> Array:
     to_pixels = to_source.then(reduced_map(source.reduction).inverse())
     if max(to_pixels.scale_x, to_pixels.scale_y) > 1:
         kernel = "bilinear"
-    return sample_crop(source.pixels, to_pixels, (spec.height, spec.width), kernel=kernel)
+    size = (spec.height, spec.width)
+    return sample_crop(source.pixels, to_pixels, size, kernel=kernel, dtype=spec.canvas_dtype)
 
 
 def _of_variant(table: Mapping[str, T], variant: str, spec: ViewSpec) -> T:

@@ -24,6 +24,7 @@ from sapiens_batch.records import TaskName
 from sapiens_batch.spec.task import TaskSpec
 from sapiens_batch.tasks import TASKS
 from sapiens_batch.tasks.base import Task
+from sapiens_batch.tasks.vocabulary import load_vocabulary
 
 
 def resolve(
@@ -51,12 +52,29 @@ def resolve(
         if terms is not None:
             hint = unknown_release(spec.checkpoint)
             accepted_by(terms, spec.checkpoint, accepted, ask=ask, hint=hint)
-        checkpoint = resolve_checkpoint(spec.checkpoint, spec.revision, head=task.head)
+        checkpoint = resolve_checkpoint(
+            spec.checkpoint, spec.revision, file=spec.file, head=task.head
+        )
         record = require_acceptance({spec.checkpoint: checkpoint}, accepted, ask=ask)[
             spec.checkpoint
         ]
-        checkpoints[name] = replace(checkpoint, accepted_by=record.accepted_by)
+        checkpoints[name] = _as_asked(
+            name, spec, replace(checkpoint, accepted_by=record.accepted_by)
+        )
     return checkpoints
+
+
+def _as_asked(name: TaskName, spec: TaskSpec, checkpoint: Checkpoint) -> Checkpoint:
+    """A checkpoint with the input size and the vocabulary that the job file gives."""
+    if spec.image_size is not None:
+        config = replace(checkpoint.config, image_size=spec.image_size)
+        checkpoint = replace(checkpoint, config=config.checked(f"tasks.{name}"))
+    if spec.vocabulary is None:
+        return checkpoint
+    where = f"tasks.{name}.vocabulary"
+    if name not in ("pose", "seg"):
+        raise SpecError(f"{where}: only pose and seg have channels with names; leave it out")
+    return replace(checkpoint, vocabulary=load_vocabulary(spec.vocabulary, where))
 
 
 def require_acceptance(

@@ -9,21 +9,24 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import Final, NamedTuple
+from typing import NamedTuple
 
 import torch
 from torch import Tensor
 
-from sapiens_batch.models.configs import RopeDtype
+from sapiens_batch.models.configs import (
+    IMAGENET_MEAN,
+    IMAGENET_STD,
+    EncoderConfig,
+    EncoderV1Config,
+    RopeDtype,
+    Triple,
+)
 from sapiens_batch.models.encoder import Encoding, Stage
 from sapiens_batch.models.heads import Head, HeadOutput
 from sapiens_batch.models.weights import AnyEncoder, load_encoder, load_head
-from sapiens_batch.records import Array, TaskName, ViewSpec
+from sapiens_batch.records import CANVAS_STEPS, Array, TaskName, ViewSpec
 from sapiens_batch.tasks.base import Outputs, Task
-
-PIXEL_MEAN: Final = (0.485, 0.456, 0.406)
-PIXEL_STD: Final = (0.229, 0.224, 0.225)
-"""Of the 0 to 1 range, as all Sapiens models were trained."""
 
 
 class Encodings(NamedTuple):
@@ -37,8 +40,18 @@ class _EncoderKey(NamedTuple):
     """What makes two tasks use one encoder."""
 
     digest: str
+    config: EncoderConfig | EncoderV1Config
     rope_dtype: RopeDtype
     patch_padding: int
+
+
+class _GroupKey(NamedTuple):
+    """What makes two tasks share a forward pass."""
+
+    encoder: _EncoderKey
+    view_spec: ViewSpec
+    pixel_mean: Triple
+    pixel_std: Triple
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,12 +60,14 @@ class Group:
 
     Attributes:
         view_spec: The views they are about.
+        normalise: Brings their canvases to the device.
         encoder: The encoder.
         tasks: The tasks.
         heads: Their heads, of those that have one.
     """
 
     view_spec: ViewSpec
+    normalise: PixelNormaliser
     encoder: Callable[..., Encoding]
     tasks: tuple[Task, ...]
     heads: Mapping[TaskName, Head]
@@ -82,10 +97,11 @@ class Group:
         if head is None:
             return Outputs(encodings.plain, None)
         output = _widened(head(encodings.plain.features))
-        if task.spec.flip_test and encodings.mirrored is not None:
-            mirrored = _widened(head(encodings.mirrored.features))
-            output = task.merge_mirrored(output, mirrored)
-        return Outputs(encodings.plain, output)
+        if not task.spec.flip_test or encodings.mirrored is None:
+            return Outputs(encodings.plain, output)
+        mirrored = _widened(head(encodings.mirrored.features))
+        apart = task.disagreement(output, mirrored) if task.is_confidence_asked else None
+        return Outputs(encodings.plain, task.merge_mirrored(output, mirrored), apart)
 
 
 def load_groups(
@@ -103,10 +119,12 @@ def load_groups(
         WeightsError: When a checkpoint cannot be found or read, or does not fit.
     """
     encoders: dict[_EncoderKey, AnyEncoder] = {}
-    members: dict[tuple[_EncoderKey, ViewSpec], list[Task]] = {}
+    members: dict[_GroupKey, list[Task]] = {}
     for task in tasks.values():
-        checkpoint = task.checkpoint
-        key = _EncoderKey(checkpoint.encoder_sha256, task.spec.rope_dtype, task.patch_padding)
+        checkpoint, config = task.checkpoint, task.checkpoint.config
+        key = _EncoderKey(
+            checkpoint.encoder_sha256, config.encoder, task.spec.rope_dtype, task.patch_padding
+        )
         if key not in encoders:
             encoders[key] = load_encoder(
                 checkpoint,
@@ -115,15 +133,17 @@ def load_groups(
                 device=device,
                 dtype=dtype,
             )
-        members.setdefault((key, task.view_spec), []).append(task)
+        place = _GroupKey(key, task.view_spec, config.pixel_mean, config.pixel_std)
+        members.setdefault(place, []).append(task)
     return [
         Group(
-            view_spec,
-            _compiled(encoders[key]) if compiled else encoders[key],
+            place.view_spec,
+            PixelNormaliser(device, dtype, mean=place.pixel_mean, std=place.pixel_std),
+            _compiled(encoders[place.encoder]) if compiled else encoders[place.encoder],
             tuple(group),
             _load_heads(group, device, dtype),
         )
-        for (key, view_spec), group in members.items()
+        for place, group in members.items()
     ]
 
 
@@ -144,28 +164,38 @@ def _load_heads(
 
 
 class PixelNormaliser:
-    """Brings uint8 canvases to a device as normalised pixels.
+    """Brings canvases to a device as normalised pixels.
 
     Args:
         device: Where the pixels are wanted.
         dtype: In which precision.
+        mean: Subtracted in the 0 to 1 range, by channel.
+        std: What is divided by after that.
     """
 
-    def __init__(self, device: torch.device, dtype: torch.dtype) -> None:
+    def __init__(
+        self,
+        device: torch.device,
+        dtype: torch.dtype,
+        *,
+        mean: Triple = IMAGENET_MEAN,
+        std: Triple = IMAGENET_STD,
+    ) -> None:
         self._device = device
         self._dtype = dtype
         shape = (1, 3, 1, 1)
-        self._mean = torch.tensor(PIXEL_MEAN, device=device).view(shape)
-        self._std = torch.tensor(PIXEL_STD, device=device).view(shape)
+        self._mean = torch.tensor(mean, device=device).view(shape)
+        self._std = torch.tensor(std, device=device).view(shape)
 
     def __call__(self, canvases: Array) -> Tensor:
-        """(n, H, W, 3) uint8 on the host to (n, 3, H, W), channels last in memory."""
+        """(n, H, W, 3) uint8 or int16 on the host to (n, 3, H, W), channels last in memory."""
         # a copy, because torch refuses to read memory that is not writable, as Arrow's is
         host = torch.tensor(canvases)
         if self._device.type == "cuda":
             host = host.pin_memory()
         pixels = host.to(self._device, non_blocking=True).permute(0, 3, 1, 2)
-        return pixels.float().div_(255).sub_(self._mean).div_(self._std).to(self._dtype)
+        white = 255 if pixels.dtype == torch.uint8 else 255 * CANVAS_STEPS
+        return pixels.float().div_(white).sub_(self._mean).div_(self._std).to(self._dtype)
 
 
 def _widened(output: HeadOutput) -> HeadOutput:

@@ -99,6 +99,30 @@ class ImageLabels:
         )
         return frames.renormalize(mapped, 0) if task == "normal" else mapped
 
+    def composite(
+        self, background: Sequence[int] | Array = (255, 255, 255), person: int | None = None
+    ) -> Array:
+        """The persons in front of another background.
+
+        Args:
+            background: RGB, or (height, width, 3) uint8 pixels of the source's size.
+            person: As for `map`.
+
+        Returns:
+            (height, width, 3) uint8.
+
+        Raises:
+            KeyError: There is no task `matting`.
+            ValueError: `person` does not go with its level, or the background has another size.
+        """
+        matte = np.nan_to_num(self.map("matting", person).astype(np.float32))  # (4, H, W)
+        behind = np.asarray(background, np.float32)
+        if behind.shape not in ((3,), (*self.size, 3)):
+            raise ValueError(f"background is {behind.shape}: give RGB, or {(*self.size, 3)} pixels")
+        front, alpha = np.moveaxis(matte[:3], 0, -1) * 255, matte[3][..., None]
+        mixed: Array = np.clip(np.rint(front + (1 - alpha) * behind), 0, 255).astype(np.uint8)
+        return mixed
+
     def _schema(self, task: TaskName) -> LabelSchema:
         if task not in self.schemas:
             raise KeyError(f"no task {task!r}; the labeler has {', '.join(self.schemas)}")

@@ -16,7 +16,7 @@ import torch
 from sapiens_batch.errors import SpecError
 from sapiens_batch.labeler.batches import AdaptiveBatches
 from sapiens_batch.labeler.checkpoints import describe
-from sapiens_batch.labeler.forward import Group, PixelNormaliser, exact_float32, load_groups
+from sapiens_batch.labeler.forward import Group, exact_float32, load_groups
 from sapiens_batch.labeler.image_labels import Boxes, ImageInput, ImageLabels, Images
 from sapiens_batch.labels import join_labels
 from sapiens_batch.models.weights import Checkpoint
@@ -40,7 +40,6 @@ class Labeler:
     Args:
         tasks: Tasks by name.
         groups: Tasks that share a forward pass, with their models.
-        normalise: Brings canvases to the device.
         batch_views: Views per forward pass.
     """
 
@@ -48,13 +47,11 @@ class Labeler:
         self,
         tasks: Mapping[TaskName, Task],
         groups: Sequence[Group],
-        normalise: PixelNormaliser,
         *,
         batch_views: int,
     ) -> None:
         self._tasks = tasks
         self._groups = groups
-        self._normalise = normalise
         self._batches = AdaptiveBatches(batch_views)
         self._num_encoder_calls = 0
 
@@ -96,7 +93,6 @@ class Labeler:
         return cls(
             described,
             load_groups(described, device=where, dtype=precision, compiled=compiled),
-            PixelNormaliser(where, precision),
             batch_views=_AUTO_BATCH_VIEWS[where.type] if batch_views == "auto" else batch_views,
         )
 
@@ -177,7 +173,7 @@ class Labeler:
         }
 
     def _label_batch(self, group: Group, views: ViewBatch) -> dict[TaskName, TaskLabels]:
-        encodings = group.encode(self._normalise(np.asarray(views.canvases)))
+        encodings = group.encode(group.normalise(np.asarray(views.canvases)))
         self._num_encoder_calls += 1
         return {
             task.name: task.decode(group.run_head(task, encodings), views) for task in group.tasks

@@ -11,8 +11,19 @@ from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final, Literal
 
+from sapiens_batch.errors import WeightsError
+
 HeadKind = Literal["pose", "seg", "normal", "pointmap", "matting", "albedo", "depth"]
 RopeDtype = Literal["float32", "bfloat16"]
+Activation = Literal["silu", "gelu", "gelu_tanh", "relu"]
+ACTIVATIONS: Final[tuple[Activation, ...]] = ("silu", "gelu", "gelu_tanh", "relu")
+Triple = tuple[float, float, float]
+
+NORM_EPS: Final = 1e-6
+ROPE_THETA: Final = 100.0
+IMAGENET_MEAN: Final[Triple] = (0.485, 0.456, 0.406)
+IMAGENET_STD: Final[Triple] = (0.229, 0.224, 0.225)
+"""Of the 0 to 1 range, as all released models were trained."""
 
 SAPIENS2_HEADS: Final[tuple[HeadKind, ...]] = (
     "pose",
@@ -41,6 +52,13 @@ class EncoderConfig:
         registers: Storage tokens between the class token and the patches.
         tokenizer_layers: Layers of the window tokenizer of the 4K models; 0 where there is none.
         tokenizer_window: Side of a tokenizer window in patches.
+        attention_biases: Whether projections of queries, keys, values and outputs have biases.
+        ffn_bias: Whether the feed-forward layers have biases.
+        gated: Whether the feed-forward layers have a gate.
+        qk_norm: Whether queries and keys are normalised.
+        activation: Of the gate, or of the hidden layer where there is none.
+        rope_theta: Base of the rotary embedding's periods.
+        norm_eps: Added to the mean square in norms.
     """
 
     name: str
@@ -53,6 +71,13 @@ class EncoderConfig:
     registers: int = 8
     tokenizer_layers: int = 0
     tokenizer_window: int = 4
+    attention_biases: tuple[bool, bool, bool, bool] = (True, True, True, True)
+    ffn_bias: bool = True
+    gated: bool = True
+    qk_norm: bool = True
+    activation: Activation = "silu"
+    rope_theta: float = ROPE_THETA
+    norm_eps: float = NORM_EPS
 
     @property
     def layers(self) -> int:
@@ -116,6 +141,7 @@ class HeadConfig:
         scale_channels: Output channels of the stride-2 convolutions of the scale branch.
         scale_hidden: Hidden widths of the scale branch's linear layers; empty without a branch.
         scale_inputs: Flattened features that enter the linear layers; fixes the image size.
+        scale_activation: Between those linear layers; that of the encoder, in the port.
         predictor: Name of the last layer in the files.
     """
 
@@ -129,6 +155,7 @@ class HeadConfig:
     scale_channels: tuple[int, ...] = ()
     scale_hidden: tuple[int, ...] = ()
     scale_inputs: int = 0
+    scale_activation: Activation = "silu"
     predictor: str = ""
 
     def __post_init__(self) -> None:
@@ -144,16 +171,53 @@ class ModelConfig:
         encoder: The encoder's shape.
         head: The head's shape, None for weights that are an encoder alone.
         image_size: (height, width) of the model input in pixels.
+        pixel_mean: Subtracted from pixels in the 0 to 1 range, by channel R, G, B.
+        pixel_std: What they are divided by after that.
+        pads: Whether images are letterboxed rather than stretched; None where nothing says so.
+        names: Names of the head's channels, where something beside the weights says them.
+        flip_pairs: Channels of the left and the right of a pair, likewise.
     """
 
     encoder: EncoderConfig | EncoderV1Config
     head: HeadConfig | None
     image_size: tuple[int, int]
+    pixel_mean: Triple = IMAGENET_MEAN
+    pixel_std: Triple = IMAGENET_STD
+    pads: bool | None = None
+    names: tuple[str, ...] | None = None
+    flip_pairs: tuple[tuple[int, int], ...] | None = None
 
     @property
     def is_v1(self) -> bool:
         """Whether this is a Sapiens v1 model."""
         return isinstance(self.encoder, EncoderV1Config)
+
+    def checked(self, where: str) -> ModelConfig:
+        """This, if the models can take an input of its size.
+
+        Args:
+            where: Names what states the size, in the message.
+
+        Raises:
+            WeightsError: They cannot.
+        """
+        (height, width), cell = self.image_size, self.encoder.cell
+        if height % cell or width % cell or min(height, width) <= 0:
+            raise WeightsError(
+                f"{where}: image_size is {height} x {width}: both sides must be multiples of {cell}"
+            )
+        head = self.head
+        if head is not None and head.scale_inputs:
+            rows, columns = height // cell, width // cell
+            for _ in head.scale_channels:  # each halves the map, rounding up
+                rows, columns = -(-rows // 2), -(-columns // 2)
+            if rows * columns * head.scale_channels[-1] != head.scale_inputs:
+                raise WeightsError(
+                    f"{where}: image_size is {height} x {width}, but the scale of the "
+                    f"{head.kind} head was trained for one other size: state that one in a "
+                    "config.json beside the weights, and leave image_size out of the job file"
+                )
+        return self
 
 
 def grouped_kv_heads(layers: int, heads: int, middle: int | None = None) -> tuple[int, ...]:

@@ -24,7 +24,7 @@ class Stage(NamedTuple):
     """Tokens on their way through the encoder.
 
     Attributes:
-        layer: Number of layers passed, 1 to L.
+        layer: Number of layers passed, 0 to L.
         normalised: Whether the final norm is applied to them.
     """
 
@@ -100,14 +100,7 @@ class WindowTokenizer(nn.Module):
         self.w_cls = nn.Parameter(torch.zeros(1, 1, config.hidden))
         self.local_pos_embed = nn.Parameter(torch.zeros(1, self.window**2 + 1, config.hidden))
         self.blocks = nn.ModuleList(
-            Block(
-                config.hidden,
-                heads=config.heads,
-                kv_heads=config.heads,
-                ffn_hidden=config.ffn_hidden,
-                plain=True,
-            )
-            for _ in range(config.tokenizer_layers)
+            Block(config, kv_heads=config.heads, plain=True) for _ in range(config.tokenizer_layers)
         )
 
     def forward(self, patches: Tensor) -> Tensor:
@@ -143,12 +136,11 @@ class Encoder(nn.Module):
         self.storage_tokens = nn.Parameter(torch.zeros(1, config.registers, config.hidden))
         self.patch_embed = PatchEmbedding(config.patch, config.hidden)
         self.tokenizer = WindowTokenizer(config) if config.tokenizer_layers else None
-        self.rope_embed = RotaryEmbedding(config.head_dim, dtype=rope_dtype)
-        self.blocks = nn.ModuleList(
-            Block(config.hidden, heads=config.heads, kv_heads=kv, ffn_hidden=config.ffn_hidden)
-            for kv in config.kv_heads
+        self.rope_embed = RotaryEmbedding(
+            config.head_dim, dtype=rope_dtype, theta=config.rope_theta
         )
-        self.ln1 = RMSNorm(config.hidden)
+        self.blocks = nn.ModuleList(Block(config, kv_heads=kv) for kv in config.kv_heads)
+        self.ln1 = RMSNorm(config.hidden, config.norm_eps)
 
     def fuse(self) -> None:
         """Make the same function faster; parameter names are no longer those of the files."""
@@ -160,7 +152,7 @@ class Encoder(nn.Module):
         """Encode normalised images.
 
         Args:
-            pixels: (B, 3, H, W) RGB, ImageNet-normalised, in the parameters' dtype; H and W are
+            pixels: (B, 3, H, W) RGB, normalised, in the parameters' dtype; H and W are
                 multiples of the configuration's `cell`.
             stages: Where the tokens are wanted besides the end.
         """
@@ -172,6 +164,7 @@ class Encoder(nn.Module):
         x = torch.cat([*prefix, patches.flatten(2).transpose(1, 2)], dim=1)
         rotation = with_prefix(self.rope_embed((h, w)), 1 + self.config.registers)
         kept: dict[Stage, Tensor] = {}
+        keep_stages(kept, stages, 0, x, self.ln1)
         for passed, block in enumerate(self.blocks, start=1):
             x = block(x, rotation)
             keep_stages(kept, stages, passed, x, self.ln1)

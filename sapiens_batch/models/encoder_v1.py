@@ -129,6 +129,7 @@ class EncoderV1(nn.Module):
             x = torch.cat([self.cls_token.expand(B, -1, -1), x], dim=1)
         x = x + resize_positions(self.pos_embed, self.config.position_grid, (h, w))
         kept: dict[Stage, Tensor] = {}
+        keep_stages(kept, stages, 0, x, self.ln1)
         for passed, layer in enumerate(self.layers, start=1):
             x = layer(x)
             keep_stages(kept, stages, passed, x, self.ln1)

@@ -17,8 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (the name that torch's own documentation uses)
 
-from sapiens_batch.models.configs import HeadConfig
-from sapiens_batch.models.layers import RMSNorm
+from sapiens_batch.models.configs import Activation, HeadConfig
+from sapiens_batch.models.layers import ACTIVATE, RMSNorm
 
 INSTANCE_NORM_EPS = 1e-5
 
@@ -59,6 +59,18 @@ class ImageNorm(nn.Module):
         """Normalise (B, C, H, W)."""
         # widened, because torch keeps mean and deviation in the precision of its input
         return F.group_norm(x.float(), x.shape[1], eps=INSTANCE_NORM_EPS).to(x.dtype)
+
+
+class Activate(nn.Module):
+    """An activation by its name."""
+
+    def __init__(self, name: Activation) -> None:
+        super().__init__()
+        self.activate = ACTIVATE[name]
+
+    def forward(self, x: Tensor) -> Tensor:
+        """Activate each value."""
+        return self.activate(x)
 
 
 def _norm(config: HeadConfig, channels: int) -> nn.Module:
@@ -153,5 +165,5 @@ def _scale_convs(config: HeadConfig) -> nn.Sequential:
 def _scale_regressor(config: HeadConfig) -> nn.Sequential:
     layers: list[nn.Module] = [nn.Flatten()]
     for before, after in pairwise((config.scale_inputs, *config.scale_hidden)):
-        layers += [nn.Linear(before, after), nn.SiLU()]
+        layers += [nn.Linear(before, after), Activate(config.scale_activation)]
     return nn.Sequential(*layers, nn.Linear(config.scale_hidden[-1], 1))

@@ -20,6 +20,7 @@ from huggingface_hub import (
     constants,
     get_session,
     hf_hub_download,
+    snapshot_download,
     try_to_load_from_cache,
 )
 from huggingface_hub.errors import (
@@ -35,10 +36,15 @@ from huggingface_hub.errors import (
 
 from sapiens_batch.errors import WeightsError
 from sapiens_batch.models.catalog import unknown_release
-from sapiens_batch.models.tensor_files import ARCHIVE_SUFFIXES, SAFETENSORS_SUFFIX
+from sapiens_batch.models.described import CONFIG_NAME, PROCESSOR_NAME
+from sapiens_batch.models.tensor_files import (
+    ARCHIVE_SUFFIXES,
+    INDEX_SUFFIX,
+    SAFETENSORS_SUFFIX,
+    weights_parts,
+)
 
 WEIGHTS_NAME = "model.safetensors"
-CONFIG_NAME = "config.json"
 _SUFFIXES = (SAFETENSORS_SUFFIX, *ARCHIVE_SUFFIXES)
 _CONNECT_TIMEOUTS_S = (5.0, 10.0)
 """Seconds to wait for a connection before the first download, by try."""
@@ -54,69 +60,87 @@ class CheckpointFiles:
     Attributes:
         weights: The weights file.
         config: The `config.json` beside it, if there is one.
+        processor: The `preprocessor_config.json` beside it, if there is one.
         revision: Commit of the hub repository, None for files that were given by path.
+        file: Name of the weights in the repository or folder, where they are in one.
     """
 
     weights: Path
     config: Path | None
+    processor: Path | None
     revision: str | None
+    file: str | None = None
 
 
-def locate(checkpoint: str, revision: str | None) -> CheckpointFiles:
+def locate(checkpoint: str, revision: str | None, file: str | None = None) -> CheckpointFiles:
     """Find the files of a checkpoint, downloading them where they are not here yet.
 
     Args:
         checkpoint: Path of a weights file or of a folder with one, or a hub id `owner/name`.
         revision: Branch, tag or commit of the hub repository.
+        file: Which weights file of a folder or repository, relative to it.
 
     Raises:
         WeightsError: When there is no such file, or the hub cannot give it.
     """
     path = Path(checkpoint).expanduser()
     if path.is_dir():
-        names = [entry.name for entry in path.iterdir()]
+        names = [file] if file else [entry.name for entry in path.iterdir()]
         return _beside(path / _only_weights(names, f"folder {path}"))
     if path.is_file():
+        if file is not None:
+            raise WeightsError(f"checkpoint {path} is a file itself: leave out file: {file}")
         return _beside(path)
     if path.suffix in _SUFFIXES or not _HUB_ID.fullmatch(checkpoint):
         raise WeightsError(
             f"checkpoint {checkpoint} does not exist: give a {SAFETENSORS_SUFFIX} or .pth file, a "
             "folder with one, a hub id like facebook/sapiens2-pose-0.4b, or `demo`"
         )
-    return _download(checkpoint, revision)
+    return _download(checkpoint, revision, file)
 
 
 def _beside(weights: Path) -> CheckpointFiles:
-    if weights.suffix not in _SUFFIXES:
+    if not weights.name.endswith((*_SUFFIXES, INDEX_SUFFIX)):
         raise WeightsError(
-            f"{weights} is no weights file: give one of {', '.join(_SUFFIXES)} in a layout that "
-            "`models check` reads"
+            f"{weights} is no weights file: give one of {', '.join(_SUFFIXES)}, or "
+            f"*{INDEX_SUFFIX}, in a layout that `models check` reads"
         )
-    config = weights.with_name(CONFIG_NAME)
-    return CheckpointFiles(weights.absolute(), config if config.is_file() else None, None)
+    if not weights.is_file():
+        raise WeightsError(f"{weights} does not exist: check the name of the file")
+    beside = [weights.with_name(name) for name in (CONFIG_NAME, PROCESSOR_NAME)]
+    config, processor = (path if path.is_file() else None for path in beside)
+    return CheckpointFiles(weights.absolute(), config, processor, None)
 
 
 def _only_weights(names: Iterable[str], where: str) -> str:
     """The one weights file of a folder; safetensors go before archives."""
     listed = sorted(names)
-    if WEIGHTS_NAME in listed:
-        return WEIGHTS_NAME
-    safe = [name for name in listed if name.endswith(SAFETENSORS_SUFFIX)]
-    found = safe or [name for name in listed if name.endswith(ARCHIVE_SUFFIXES)]
-    if len(found) != 1:
-        raise WeightsError(
-            f"{where} needs one {SAFETENSORS_SUFFIX} or .pth file or a {WEIGHTS_NAME}, it has "
-            f"{', '.join(found) or 'none'}: give the path of the file"
-        )
-    return found[0]
+    for usual in (WEIGHTS_NAME, WEIGHTS_NAME + ".index.json"):
+        if usual in listed:
+            return usual
+    for suffixes in ((INDEX_SUFFIX,), (SAFETENSORS_SUFFIX,), ARCHIVE_SUFFIXES):
+        found = [name for name in listed if name.endswith(suffixes)]
+        if len(found) == 1:
+            return found[0]
+        if found:
+            break
+    raise WeightsError(
+        f"{where} needs one {SAFETENSORS_SUFFIX} or .pth file or a {WEIGHTS_NAME}, it has "
+        f"{', '.join(found) or 'none'}: say which with `file`"
+    )
 
 
 @cache
-def _download(repo: str, revision: str | None) -> CheckpointFiles:
+def _download(repo: str, revision: str | None, file: str | None) -> CheckpointFiles:
     # remembered, so that tasks with one checkpoint get one commit although a branch may move on
     try:
-        weights = _download_weights(repo, revision)
-        return CheckpointFiles(weights, _download_config(repo, weights), weights.parent.name)
+        weights, commit = _download_weights(repo, revision, file)
+        config, processor = (
+            _download_beside(repo, commit, _in_folder_of(weights, commit, name))
+            for name in (CONFIG_NAME, PROCESSOR_NAME)
+        )
+        name = _in_folder_of(weights, commit, weights.name)
+        return CheckpointFiles(weights, config, processor, commit, name)
     except RevisionNotFoundError as error:
         raise WeightsError(f"hub repository {repo} has no revision {revision}") from error
     except GatedRepoError as error:
@@ -135,24 +159,73 @@ def _download(repo: str, revision: str | None) -> CheckpointFiles:
         raise WeightsError(_unreachable(repo, revision, error)) from error
 
 
-def _download_weights(repo: str, revision: str | None) -> Path:
-    if not isinstance(try_to_load_from_cache(repo, WEIGHTS_NAME, revision=revision), str):
-        _check_connection(repo, revision)
+def _download_weights(repo: str, revision: str | None, file: str | None) -> tuple[Path, str]:
+    """The weights file, with all that an index names, and the commit that it is of."""
     try:
-        return Path(hf_hub_download(repo, WEIGHTS_NAME, revision=revision))
+        weights = _fetch_weights(repo, revision, file)
+    except (LocalEntryNotFoundError, ConnectionError):
+        # what the cache happens to hold may choose only where the hub cannot be asked
+        kept = _kept_weights(repo, revision, file)
+        if kept is None:
+            raise
+        weights = kept
+    commit = _commit_of(weights)
+    for part in weights_parts(weights):
+        hf_hub_download(repo, _in_folder_of(weights, commit, part), revision=commit)
+    return weights, commit
+
+
+def _fetch_weights(repo: str, revision: str | None, file: str | None) -> Path:
+    name = file or WEIGHTS_NAME
+    if not isinstance(try_to_load_from_cache(repo, name, revision=revision), str):
+        _check_connection()
+    try:
+        return Path(hf_hub_download(repo, name, revision=revision))
     except LocalEntryNotFoundError:
         raise
-    except EntryNotFoundError:
+    except EntryNotFoundError as error:
         names = HfApi().list_repo_files(repo, revision=revision)
+        if file is not None:
+            has = ", ".join(one for one in names if one.endswith(_SUFFIXES)) or "no weights"
+            raise WeightsError(f"hub repository {repo} has no file {file}; it has {has}") from error
         name = _only_weights(names, f"hub repository {repo}")
         return Path(hf_hub_download(repo, name, revision=revision))
 
 
-def _check_connection(repo: str, revision: str | None) -> None:
+def _kept_weights(repo: str, revision: str | None, file: str | None) -> Path | None:
+    """The weights file in the cache of the hub client, whatever it is called, or None."""
+    try:
+        snapshot = Path(snapshot_download(repo, revision=revision, local_files_only=True))
+    except (LocalEntryNotFoundError, HFValidationError):
+        return None
+    names = [path.relative_to(snapshot).as_posix() for path in snapshot.rglob("*")]
+    if file is not None:
+        return snapshot / file if file in names else None
+    try:
+        return snapshot / _only_weights(names, f"snapshot {snapshot}")
+    except WeightsError:
+        if any(name.endswith(_SUFFIXES) for name in names):
+            raise
+        return None
+
+
+def _commit_of(path: Path) -> str:
+    """The commit of a file in the cache: the folder below `snapshots`."""
+    parts = path.parts
+    return parts[len(parts) - 1 - parts[::-1].index("snapshots") + 1]
+
+
+def _in_folder_of(weights: Path, commit: str, name: str) -> str:
+    """Name in its repository of a file in the folder of the weights."""
+    folders = weights.parts[weights.parts.index(commit) + 1 : -1]
+    return "/".join((*folders, name))
+
+
+def _check_connection() -> None:
     """Find out soon whether the hub can be connected to: its client would try for half a minute.
 
     Raises:
-        WeightsError: It cannot. Slow or odd answers are left to the client.
+        ConnectionError: It cannot. Slow or odd answers are left to the client.
     """
     refusal: Exception | None = None
     for timeout_s in _CONNECT_TIMEOUTS_S:
@@ -167,16 +240,15 @@ def _check_connection(repo: str, revision: str | None) -> None:
         else:
             return
     assert refusal is not None, "every try was refused"
-    raise WeightsError(_unreachable(repo, revision, refusal)) from refusal
+    raise ConnectionError(str(refusal)) from refusal
 
 
-def _download_config(repo: str, weights: Path) -> Path | None:
-    commit = weights.parent.name
+def _download_beside(repo: str, commit: str, name: str) -> Path | None:
     # the client would ask again for a file of which its cache knows that the commit has none
-    if try_to_load_from_cache(repo, CONFIG_NAME, revision=commit) is _CACHED_NO_EXIST:
+    if try_to_load_from_cache(repo, name, revision=commit) is _CACHED_NO_EXIST:
         return None
     try:
-        return Path(hf_hub_download(repo, CONFIG_NAME, revision=commit))
+        return Path(hf_hub_download(repo, name, revision=commit))
     except EntryNotFoundError:
         return None
 

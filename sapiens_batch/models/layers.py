@@ -7,15 +7,31 @@ here knows about tasks or files. A token's values never depend on other images o
 from __future__ import annotations
 
 import math
+from collections.abc import Callable, Mapping
+from functools import partial
+from types import MappingProxyType
+from typing import Final
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F  # noqa: N812 (the name that torch's own documentation uses)
 
-from sapiens_batch.models.configs import RopeDtype
+from sapiens_batch.models.configs import (
+    NORM_EPS,
+    ROPE_THETA,
+    Activation,
+    EncoderConfig,
+    RopeDtype,
+)
 
-NORM_EPS = 1e-6
-ROPE_BASE = 100.0
+ACTIVATE: Final[Mapping[Activation, Callable[[Tensor], Tensor]]] = MappingProxyType(
+    {
+        "silu": F.silu,
+        "gelu": F.gelu,
+        "gelu_tanh": partial(F.gelu, approximate="tanh"),
+        "relu": F.relu,
+    }
+)
 Rotation = tuple[Tensor, Tensor]
 """Sine and cosine, each (h * w, D)."""
 
@@ -23,13 +39,14 @@ Rotation = tuple[Tensor, Tensor]
 class RMSNorm(nn.Module):
     """Root-mean-square norm over the last axis with a learned weight; statistics in float32."""
 
-    def __init__(self, dim: int) -> None:
+    def __init__(self, dim: int, eps: float = NORM_EPS) -> None:
         super().__init__()
+        self.eps = eps
         self.weight = nn.Parameter(torch.ones(dim))
 
     def forward(self, x: Tensor) -> Tensor:
         """Normalise (..., dim)."""
-        return F.rms_norm(x, x.shape[-1:], self.weight, NORM_EPS)
+        return F.rms_norm(x, x.shape[-1:], self.weight, self.eps)
 
 
 class ChannelScale(nn.Module):
@@ -44,12 +61,12 @@ class ChannelScale(nn.Module):
         return x * self.weight
 
 
-def rope_periods(head_dim: int) -> Tensor:
+def rope_periods(head_dim: int, theta: float = ROPE_THETA) -> Tensor:
     """Periods of the D / 4 frequencies of one axis, float32."""
     # on the CPU also where modules are made without memory: there torch loads its compiler for this
     steps = torch.arange(head_dim // 4, dtype=torch.float32, device="cpu")
     exponents = 2.0 * steps / (head_dim // 2)
-    return ROPE_BASE**exponents
+    return theta**exponents
 
 
 class RotaryEmbedding(nn.Module):
@@ -59,14 +76,15 @@ class RotaryEmbedding(nn.Module):
         head_dim: Channels D of a head.
         dtype: Precision of positions, angles and rotation. The original code computes all of it in
             bfloat16 even for float32 weights; the transformers port in float32.
+        theta: Base of the periods.
     """
 
     periods: Tensor
 
-    def __init__(self, head_dim: int, *, dtype: RopeDtype) -> None:
+    def __init__(self, head_dim: int, *, dtype: RopeDtype, theta: float = ROPE_THETA) -> None:
         super().__init__()
         self.dtype = torch.bfloat16 if dtype == "bfloat16" else torch.float32
-        self.register_buffer("periods", rope_periods(head_dim))
+        self.register_buffer("periods", rope_periods(head_dim, theta))
 
     def forward(self, grid: tuple[int, int]) -> Rotation:
         """Sine and cosine for the (h, w) grid, rows slow, each (h * w, D)."""
@@ -105,25 +123,26 @@ class Attention(nn.Module):
     """Multi-head attention with fewer key heads than query heads where asked.
 
     Args:
-        dim: Channels C.
-        heads: Query heads.
-        kv_heads: Key and value heads, a divisor of `heads`.
+        config: The encoder's shape.
+        kv_heads: Key and value heads, a divisor of its heads.
         plain: Whether to leave out the norm of queries and keys and the layer scale, as the window
             tokenizer does.
     """
 
-    def __init__(self, dim: int, *, heads: int, kv_heads: int, plain: bool = False) -> None:
+    def __init__(self, config: EncoderConfig, *, kv_heads: int, plain: bool = False) -> None:
         super().__init__()
-        self.head_dim = dim // heads
+        dim, self.head_dim = config.hidden, config.head_dim
         kv_dim = kv_heads * self.head_dim
         self.widths = (dim, kv_dim, kv_dim)
-        self.wq = nn.Linear(dim, dim)
-        self.wk = nn.Linear(dim, kv_dim)
-        self.wv = nn.Linear(dim, kv_dim)
+        of_query, of_key, of_value, of_output = config.attention_biases
+        self.wq = nn.Linear(dim, dim, bias=of_query)
+        self.wk = nn.Linear(dim, kv_dim, bias=of_key)
+        self.wv = nn.Linear(dim, kv_dim, bias=of_value)
         self.fused: nn.Linear | None = None
-        self.q_norm = nn.Identity() if plain else RMSNorm(self.head_dim)
-        self.k_norm = nn.Identity() if plain else RMSNorm(self.head_dim)
-        self.proj = nn.Linear(dim, dim)
+        normed = config.qk_norm and not plain
+        self.q_norm = RMSNorm(self.head_dim, config.norm_eps) if normed else nn.Identity()
+        self.k_norm = RMSNorm(self.head_dim, config.norm_eps) if normed else nn.Identity()
+        self.proj = nn.Linear(dim, dim, bias=of_output)
         self.gamma = nn.Identity() if plain else ChannelScale(dim)
 
     def fuse(self) -> None:
@@ -132,7 +151,7 @@ class Attention(nn.Module):
         with torch.device("meta"):
             fused = nn.Linear(self.widths[0], sum(self.widths))
         weight = torch.cat([part.weight for part in parts])
-        bias = torch.cat([part.bias for part in parts])
+        bias = torch.cat([_bias_of(part) for part in parts])
         fused.load_state_dict({"weight": weight, "bias": bias}, assign=True)
         self.fused = fused
         del self.wq, self.wk, self.wv
@@ -158,32 +177,54 @@ class Attention(nn.Module):
         return self.wq(x), self.wk(x), self.wv(x)
 
 
-class GatedFeedForward(nn.Module):
-    """SwiGLU: the first half of `w12` gates the second."""
+def _bias_of(layer: nn.Linear) -> Tensor:
+    """The bias of a layer, zeros where it has none."""
+    bias: Tensor | None = layer.bias
+    return layer.weight.new_zeros(layer.out_features) if bias is None else bias
 
-    def __init__(self, dim: int, *, hidden: int) -> None:
+
+class FeedForward(nn.Module):
+    """Two linear layers with an activation; gated, the first half of `w12` gates the second.
+
+    Args:
+        config: The encoder's shape.
+    """
+
+    def __init__(self, config: EncoderConfig) -> None:
         super().__init__()
-        self.w12 = nn.Linear(dim, 2 * hidden)
-        self.w3 = nn.Linear(hidden, dim)
+        width = config.ffn_hidden * (2 if config.gated else 1)
+        self.gated = config.gated
+        self.activate = ACTIVATE[config.activation]
+        self.w12 = nn.Linear(config.hidden, width, bias=config.ffn_bias)
+        self.w3 = nn.Linear(config.ffn_hidden, config.hidden, bias=config.ffn_bias)
 
     def forward(self, x: Tensor) -> Tensor:
         """Transform each token of (B, N, C)."""
-        gate, value = self.w12(x).chunk(2, dim=-1)
-        out: Tensor = self.w3(F.silu(gate).mul_(value))
+        hidden = self.w12(x)
+        if self.gated:
+            gate, value = hidden.chunk(2, dim=-1)
+            hidden = self.activate(gate).mul_(value)
+        else:
+            hidden = self.activate(hidden)
+        out: Tensor = self.w3(hidden)
         return out
 
 
 class Block(nn.Module):
-    """One transformer layer: attention, then the feed-forward layer, each after a norm."""
+    """One transformer layer: attention, then the feed-forward layer, each after a norm.
 
-    def __init__(
-        self, dim: int, *, heads: int, kv_heads: int, ffn_hidden: int, plain: bool = False
-    ) -> None:
+    Args:
+        config: The encoder's shape.
+        kv_heads: As for `Attention`.
+        plain: As for `Attention`.
+    """
+
+    def __init__(self, config: EncoderConfig, *, kv_heads: int, plain: bool = False) -> None:
         super().__init__()
-        self.ln1 = RMSNorm(dim)
-        self.attn = Attention(dim, heads=heads, kv_heads=kv_heads, plain=plain)
-        self.ln2 = RMSNorm(dim)
-        self.ffn = GatedFeedForward(dim, hidden=ffn_hidden)
+        self.ln1 = RMSNorm(config.hidden, config.norm_eps)
+        self.attn = Attention(config, kv_heads=kv_heads, plain=plain)
+        self.ln2 = RMSNorm(config.hidden, config.norm_eps)
+        self.ffn = FeedForward(config)
 
     def forward(self, x: Tensor, rotation: Rotation | None) -> Tensor:
         """Transform (B, N, C)."""

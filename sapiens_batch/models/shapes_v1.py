@@ -10,11 +10,11 @@ from __future__ import annotations
 import math
 from collections.abc import Mapping
 from dataclasses import replace
-from typing import Any
 
 from sapiens_batch.errors import WeightsError
 from sapiens_batch.models.configs import EncoderV1Config
 from sapiens_batch.models.configs_v1 import SAPIENS1_ENCODERS, TASK_GRID
+from sapiens_batch.models.described import Described
 
 Shapes = Mapping[str, tuple[int, ...]]
 _POSITIONS = "pos_embed"
@@ -29,16 +29,14 @@ def is_v1(shapes: Shapes) -> bool:
 
 def encoder_v1_config(
     shapes: Shapes,
-    described: Mapping[str, Any],
-    image_size: tuple[int, int] | None,
+    described: Described,
     where: str,
 ) -> EncoderV1Config:
     """The configuration of a Sapiens v1 encoder.
 
     Args:
         shapes: Shape of every encoder tensor, without prefix.
-        described: The `config.json` beside the file, or an empty mapping.
-        image_size: (height, width) of the input in pixels where it is stated.
+        described: What is said beside the file.
         where: Names the file in messages.
 
     Raises:
@@ -47,6 +45,7 @@ def encoder_v1_config(
     hidden, patch = shapes[_PATCH_WEIGHT][0], shapes[_PATCH_WEIGHT][2]
     has_class_token = "cls_token" in shapes
     rows = shapes[_POSITIONS][1] - int(has_class_token)
+    image_size = described.image_size
     stated = image_size and (image_size[0] // patch, image_size[1] // patch)
     grid = _grid(rows, stated, where)
     for known in SAPIENS1_ENCODERS.values():
@@ -81,9 +80,9 @@ def _grid(rows: int, stated: tuple[int, int] | None, where: str) -> tuple[int, i
     return side, side
 
 
-def _heads(hidden: int, described: Mapping[str, Any], where: str) -> int:
-    heads = described.get("num_attention_heads")
-    if not isinstance(heads, int) or heads < 1 or hidden % heads:
+def _heads(hidden: int, described: Described, where: str) -> int:
+    heads = described.heads
+    if heads is None or hidden % heads:
         raise WeightsError(
             f"{where} has width {hidden}, which is no released size, and the file does not say how "
             "many attention heads it has: state num_attention_heads in a config.json beside it"

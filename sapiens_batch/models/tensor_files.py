@@ -1,13 +1,15 @@
 """Tensors by name out of a weights file, without running anything that is in it.
 
-Two layouts are read: safetensors, and the zip archives of torch (`.pth` checkpoints and TorchScript
-models), which `torch_archive` takes apart. What the names mean is left to `shapes` and `weights`.
+Two layouts are read: safetensors, also in several files that an index names, and the zip archives
+of torch (`.pth` checkpoints and TorchScript models), which `torch_archive` takes apart. What the
+names mean is left to `shapes` and `weights`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import json
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 from typing import Any, Final, Protocol
 
@@ -21,7 +23,8 @@ from sapiens_batch.models.torch_archive import TorchArchive
 SAFETENSORS_SUFFIX: Final = ".safetensors"
 ARCHIVE_SUFFIXES: Final = (".pth", ".pt", ".pt2", ".ckpt", ".bin")
 _ZIP_MAGIC = b"PK\x03\x04"
-_DTYPES: Final = {"F32": torch.float32, "F16": torch.float16, "BF16": torch.bfloat16}
+INDEX_SUFFIX: Final = ".safetensors.index.json"
+_DTYPES: Final = ("F64", "F32", "F16", "BF16")
 
 
 class TensorFile(Protocol):
@@ -43,6 +46,11 @@ def open_tensors(path: Path) -> Iterator[TensorFile]:
         WeightsError: When the file is damaged, is of neither layout, or holds numbers that are not
             floating point.
     """
+    if path.name.endswith(INDEX_SUFFIX):
+        with ExitStack() as stack:
+            parts = [path.with_name(name) for name in weights_parts(path)]
+            yield _Parts([stack.enter_context(open_tensors(part)) for part in parts])
+        return
     if _starts_with(path, _ZIP_MAGIC):
         with TorchArchive.open(path) as archive:
             yield archive
@@ -57,6 +65,36 @@ def open_tensors(path: Path) -> Iterator[TensorFile]:
             yield _Safetensors(file, path)
     except (SafetensorError, OSError) as error:
         raise WeightsError(f"{path} cannot be read ({error}): fetch the file again") from error
+
+
+def weights_parts(path: Path) -> list[str]:
+    """Names of the files beside an index that hold its tensors; none for other files.
+
+    Raises:
+        WeightsError: The index is damaged.
+    """
+    if not path.name.endswith(INDEX_SUFFIX):
+        return []
+    try:
+        names = sorted({str(name) for name in json.loads(path.read_text())["weight_map"].values()})
+    except (OSError, ValueError, KeyError, TypeError, AttributeError, RecursionError) as error:
+        raise WeightsError(
+            f"{path} is no index of safetensors ({error!r}): fetch it again"
+        ) from error
+    if any(Path(name).name != name for name in names):
+        raise WeightsError(f"{path} names files outside its folder: {', '.join(names[:3])}")
+    return names
+
+
+class _Parts:
+    """Several weights files as one."""
+
+    def __init__(self, files: Sequence[TensorFile]) -> None:
+        self._files = {name: file for file in files for name in file.shapes}
+        self.shapes = {name: file.shapes[name] for name, file in self._files.items()}
+
+    def read(self, name: str, device: torch.device) -> Tensor:
+        return self._files[name].read(name, device)
 
 
 class _Safetensors:

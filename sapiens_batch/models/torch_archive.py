@@ -31,6 +31,7 @@ _STATE_DICT = "state_dict"
 _STORAGES: Final = {
     "FloatStorage": torch.float32,
     "HalfStorage": torch.float16,
+    "DoubleStorage": torch.float64,
     "BFloat16Storage": torch.bfloat16,
 }
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -24,13 +24,14 @@ from sapiens_batch.models import hub
 from sapiens_batch.models.configs import EncoderV1Config, HeadKind, ModelConfig, RopeDtype
 from sapiens_batch.models.configs_v1 import PATCH_PADDING
 from sapiens_batch.models.demo import DEMO_ID, demo_config, demo_tensors
+from sapiens_batch.models.described import read_described
 from sapiens_batch.models.encoder import Encoder
 from sapiens_batch.models.encoder_v1 import EncoderV1
 from sapiens_batch.models.heads import Head
 from sapiens_batch.models.layers import rope_periods
 from sapiens_batch.models.licences import CC_BY_NC_4, NO_LICENCE_NAME, SAPIENS2
 from sapiens_batch.models.shapes import Shapes, infer_config, split_names
-from sapiens_batch.models.tensor_files import open_tensors
+from sapiens_batch.models.tensor_files import open_tensors, weights_parts
 
 PERIODS = "rope_embed.periods"
 """The only tensor that a file may lack: it follows from the head width."""
@@ -55,6 +56,8 @@ class Checkpoint:
         demo: Whether the weights are random.
         accepted_by: The field or variable in which the licence was accepted; empty where it was
             not, or need not be.
+        file: Which file of a folder or repository it is, so that other nodes need not choose.
+        vocabulary: What the job file says of the head's channels, JSON values; None where nothing.
     """
 
     id: str
@@ -66,16 +69,18 @@ class Checkpoint:
     licence: str
     demo: bool
     accepted_by: str = ""
+    vocabulary: Mapping[str, Any] | None = None
+    file: str | None = None
 
     @property
     def digest(self) -> str:
         """Of all that the checkpoint contributes to labels.
 
-        Besides the weights these are the facts that a `config.json` beside them can change.
+        Besides the weights these are the facts that files beside them can change.
         """
-        encoder = self.config.encoder
-        height, width = self.config.image_size
-        facts = f"{self.weights_sha256} {height}x{width} {encoder.layers} {encoder.heads}"
+        facts = json.dumps(
+            [self.weights_sha256, asdict(self.config), self.vocabulary], sort_keys=True
+        )
         return hashlib.sha256(facts.encode()).hexdigest()
 
     @property
@@ -86,13 +91,18 @@ class Checkpoint:
 
 
 def resolve_checkpoint(
-    checkpoint: str, revision: str | None = None, *, head: HeadKind | None = None
+    checkpoint: str,
+    revision: str | None = None,
+    *,
+    file: str | None = None,
+    head: HeadKind | None = None,
 ) -> Checkpoint:
     """Find, identify and check weights without keeping them in memory.
 
     Args:
         checkpoint: Hub id, folder, weights file, or `demo`.
         revision: Branch, tag or commit of the hub repository.
+        file: Which weights file of a folder or repository.
         head: The head that the demo is wanted for; other checkpoints say themselves what they are.
 
     Raises:
@@ -100,16 +110,17 @@ def resolve_checkpoint(
     """
     if checkpoint == DEMO_ID:
         return _resolve_demo(head)
-    files = hub.locate(checkpoint, revision)
-    described = _read_config(files.config)
-    with open_tensors(files.weights) as file:
-        shapes = dict(file.shapes)
+    files = hub.locate(checkpoint, revision, file)
+    described = read_described(files.config, files.processor)
+    with open_tensors(files.weights) as opened:
+        shapes = dict(opened.shapes)
         config = infer_config(shapes, described, where=str(files.weights))
         check_shapes(shapes, config, where=str(files.weights))
         names, _ = split_names(shapes)
-        digest = _tensors_sha256((name, file.read(names[name], _CPU)) for name in sorted(names))
+        digest = _tensors_sha256((name, opened.read(names[name], _CPU)) for name in sorted(names))
     return Checkpoint(
         id=checkpoint,
+        file=files.file or file,
         path=files.weights,
         revision=files.revision,
         weights_sha256=_file_sha256(files.weights),
@@ -146,8 +157,9 @@ def load_encoder(
     periods = tensors.pop(PERIODS, None)
     tensors = {name: tensor.to(device, dtype) for name, tensor in tensors.items()}
     if isinstance(module, Encoder):
-        wanted = rope_periods(module.config.head_dim) if periods is None else periods
-        tensors[PERIODS] = wanted.to(device, torch.float32)
+        if periods is None:
+            periods = rope_periods(module.config.head_dim, module.config.rope_theta)
+        tensors[PERIODS] = periods.to(device, torch.float32)
     module.load_state_dict(tensors, assign=True)
     if isinstance(module, Encoder):
         module.fuse()
@@ -270,7 +282,7 @@ def _verified(checkpoint: Checkpoint) -> Path:
     """The file of a checkpoint on this machine, which must be the resolved one."""
     path = checkpoint.path
     if path is None or not path.is_file():
-        path = hub.locate(checkpoint.id, checkpoint.revision).weights
+        path = hub.locate(checkpoint.id, checkpoint.revision, checkpoint.file).weights
     digest = _file_sha256(path)
     if digest != checkpoint.weights_sha256:
         raise WeightsError(
@@ -281,9 +293,11 @@ def _verified(checkpoint: Checkpoint) -> Path:
 
 
 def _file_sha256(path: Path) -> str:
-    """Digest of a file; files that did not change are read once per process."""
+    """Digest of a file, of an index with all that it names; unchanged files are read once."""
     status = path.stat()
-    return _hash_file(path, status.st_size, status.st_mtime_ns)
+    own = _hash_file(path, status.st_size, status.st_mtime_ns)
+    parts = [_file_sha256(path.with_name(name)) for name in weights_parts(path)]
+    return hashlib.sha256("".join([own, *parts]).encode()).hexdigest() if parts else own
 
 
 @lru_cache(maxsize=64)
@@ -291,16 +305,6 @@ def _hash_file(path: Path, size_bytes: int, mtime_ns: int) -> str:
     del size_bytes, mtime_ns  # part of the cache's key only
     with path.open("rb") as stream:
         return hashlib.file_digest(stream, "sha256").hexdigest()
-
-
-def _read_config(path: Path | None) -> Mapping[str, Any]:
-    if path is None:
-        return {}
-    try:
-        described = json.loads(path.read_text())
-    except (OSError, ValueError) as error:
-        raise WeightsError(f"{path} is not JSON ({error}): fetch it again or remove it") from error
-    return described if isinstance(described, dict) else {}
 
 
 def _tensors_sha256(tensors: Iterable[tuple[str, Tensor]]) -> str:

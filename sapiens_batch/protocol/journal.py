@@ -41,7 +41,7 @@ def in_flight_line(now_s: float, places: Iterable[Place]) -> Line:
 
 def encode(lines: Iterable[Line]) -> bytes:
     """The bytes of a segment, without secrets of addresses that an error may show."""
-    texts = (json.dumps(one, separators=(",", ":")) for one in lines)
+    texts = (json.dumps(one, separators=(",", ":"), default=str) for one in lines)
     return b"".join(public_text(text).encode() + b"\n" for text in texts)
 
 

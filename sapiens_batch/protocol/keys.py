@@ -22,8 +22,6 @@ RELABEL = "relabel/"
 SNAPSHOTS = "snapshots/"
 RUNS = "runs/"
 
-TableName = Literal["images", "persons"]
-
 _SHARD = r"(?P<shard_id>[0-9a-f]{32})(?:\.(?!0000\b)(?P<generation>\d{4,}))?"
 _CHUNK = r"(?P<chunk>\d{6,})"
 _WRITE_ID = r"(?P<write_id>[0-9a-f]{32})"

@@ -23,7 +23,13 @@ SHARE_EDGES: Final = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0)
 MEGAPIXEL_EDGES: Final = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, float("inf"))
 ASPECT_EDGES: Final = (0.0, 0.5, 0.66, 0.8, 1.0, 1.25, 1.5, 2.0, float("inf"))
 MAX_PERSONS: Final = 10
-_DENSE_COLUMNS: Final = ("seg_class_pixels",)
+CONFIDENCE_COLUMNS: Final = (
+    "seg_confidence", "seg_entropy", "seg_unsure", "matting_undecided", "normal_disagreement",
+    "pointmap_disagreement", "depth_disagreement", "albedo_disagreement",
+)  # fmt: skip
+"""Of images that were labeled with `confidence: columns`; their means drift like other metrics."""
+
+_DENSE_COLUMNS: Final = ("seg_class_pixels", *CONFIDENCE_COLUMNS)
 
 
 @dataclass(frozen=True, slots=True)
@@ -128,6 +134,10 @@ def _count_images(found: Tally, images: pa.Table) -> Iterator[tuple[str, Array]]
     if "seg_class_pixels" in images.column_names:
         pixels, present = column_values(images["seg_class_pixels"])
         yield "foreground_share", _count_classes(found, pixels[present])
+    for name in CONFIDENCE_COLUMNS:
+        if name in images.column_names:
+            values = images[name].to_numpy(zero_copy_only=False).astype(np.float64)
+            yield name, values[np.isfinite(values)]
 
 
 def _count_classes(found: Tally, pixels: Array) -> Array:

@@ -6,7 +6,6 @@ Arrays come in their stored layout and on any grid; resampling them onto the pic
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import cv2
@@ -81,21 +80,29 @@ def depth_range(depth: Array, persons: Array | None = None) -> tuple[float, floa
     return float(near), float(max(far, near * (1 + 1e-4)))
 
 
-def depth_picture(depth: Array, limits: tuple[float, float]) -> Array:
-    """Depth (h, w) through viridis, bright is near; inverse depth, so that near keeps detail."""
+def depth_picture(depth: Array, limits: tuple[float, float], persons: Array | None = None) -> Array:
+    """Depth (h, w) through turbo, red is near; inverse depth, so that near keeps detail.
+
+    Args:
+        depth: (h, w) metres.
+        limits: Nearest and farthest depth that have a colour of their own.
+        persons: (h, w) bool: where there is a picture; None: wherever there is depth.
+    """
     near, far = limits
     usable = np.isfinite(depth) & (depth > 0)
+    if persons is not None and (usable & persons).any():
+        usable &= persons
     safe = np.clip(np.where(usable, depth, far).astype(np.float32), near, far)
     share = (1 / safe - 1 / far) / (1 / near - 1 / far)
     coded = np.round(share * 255).astype(np.uint8)
-    picture = cv2.applyColorMap(coded, cv2.COLORMAP_VIRIDIS)[..., ::-1]
+    picture = cv2.applyColorMap(coded, cv2.COLORMAP_TURBO)[..., ::-1]
     return _on_ground(picture, usable)
 
 
 def depth_scale(width: int = 256) -> Array:
     """(1, width, 3) uint8: the colours of `depth_picture` from far to near."""
     ramp = np.linspace(0, 255, width).round().astype(np.uint8)[None]
-    colours: Array = cv2.applyColorMap(ramp, cv2.COLORMAP_VIRIDIS)[..., ::-1]
+    colours: Array = cv2.applyColorMap(ramp, cv2.COLORMAP_TURBO)[..., ::-1]
     return colours
 
 
@@ -126,13 +133,6 @@ def albedo_picture(albedo: Array) -> Array:
     finite = np.isfinite(albedo.astype(np.float32)).all(axis=0)
     values = np.clip(np.nan_to_num(albedo.astype(np.float32)) * scale, 0, 255)
     return _on_ground(np.moveaxis(values, 0, -1).astype(np.uint8), finite)
-
-
-def class_shares(pixels: Sequence[int] | Array) -> Array:
-    """Share of each class in (C,) pixel counts; zeros where nothing is labeled."""
-    counts = np.asarray(pixels, np.float64)
-    shares: Array = counts / max(1.0, counts.sum())
-    return shares
 
 
 def _on_ground(picture: Array, labeled: Any) -> Array:

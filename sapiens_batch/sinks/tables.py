@@ -24,6 +24,7 @@ from sapiens_batch.sinks import parquet
 
 _CODEC: Final = "zstd"
 """Of the whole stream: buffer by buffer costs 15 times the CPU for a chunk, and twice the bytes."""
+_READ: Final = pa.ipc.IpcReadOptions(use_threads=False)
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,14 +67,7 @@ class ParquetTables:
         base: bytes | None = None,
         kept: Collection[int] = (),
     ) -> SealedTable | None:
-        """The table of a shard; None for one without rows that a shard may lack.
-
-        Args:
-            level: Which table.
-            sections: Rows of its chunks, in any order.
-            roots: The root of the array by task, for the rows that point into one.
-            base: The table of the generation before.
-            kept: Samples, by index, whose rows come from there.
+        """See `protocol.seal.TableFormat.seal`.
 
         Raises:
             ProtocolError: Rows are not of this job's schema, or the base is no table.
@@ -129,7 +123,7 @@ def decode_rows(data: bytes, schema: pa.Schema | None = None) -> pa.Table:
     """
     try:
         with pa.CompressedInputStream(pa.BufferReader(data), _CODEC) as packed:
-            table: pa.Table = pa.ipc.open_stream(packed).read_all()
+            table: pa.Table = pa.ipc.open_stream(packed, options=_READ).read_all()
     except (pa.ArrowException, OSError) as error:
         raise ProtocolError(f"not the rows of a chunk: {error}; run `verify`") from error
     if schema is not None and not table.schema.equals(schema):

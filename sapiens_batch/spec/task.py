@@ -18,6 +18,8 @@ _OWNERS: dict[str, TaskName] = {
     "pooling": "embedding",
     "layers": "features",
     "normalised": "features",
+    "class_tokens": "features",
+    "frame": "seg",
 }
 """Settings that only one task has."""
 
@@ -29,12 +31,29 @@ class TaskSpec(Section):
         description="Hub id, folder, .safetensors or .pth file, TorchScript model, or `demo` for "
         "built-in random weights."
     )
+    file: str | None = Field(
+        default=None,
+        description="Which weights file of a hub repository or folder that has several, relative "
+        "to it.",
+    )
     revision: str | None = Field(default=None, description="Hub revision; pinned when resolved.")
     preprocess: Preprocess | None = Field(
         default=None,
         description="Whose resampling of the input, and whose fit of lonely heatmap peaks, to "
         "reproduce: `transformers` (default for Sapiens2) or `original` (always for Sapiens v1, "
         "which has no port).",
+    )
+    image_size: tuple[Annotated[int, Field(ge=1)], Annotated[int, Field(ge=1)]] | None = Field(
+        default=None,
+        description="Height and width of the model input in pixels, multiples of a patch (16; 64 "
+        "for the 4K models); default: what the weights were trained at.",
+    )
+    vocabulary: str | None = Field(
+        default=None,
+        description="What the channels of a pose or seg head stand for: a JSON file with `names` "
+        "and, where known, `flip_pairs`, `palette_rgb`, `skeleton`, `sigmas`; or one of "
+        "keypoints308, keypoints133, keypoints17, seg29, seg28_v1, cihp20, lip20. Default: what is "
+        "said beside the weights, or published with a release.",
     )
     rope_dtype: Literal["float32", "bfloat16"] = Field(
         default="float32",
@@ -43,21 +62,43 @@ class TaskSpec(Section):
     flip_test: bool = Field(
         default=False, description="Average with the labels of the mirrored view."
     )
+    confidence: Literal["none", "columns"] = Field(
+        default="none",
+        description="Further columns that say how sure the model is: seg, probabilities of each "
+        "class; matting, undecided alpha; normal, pointmap, depth and albedo, how far the two "
+        "views of a flip test are apart; pose, keypoints outside their crop.",
+    )
     region: Level = Field(
         default=Level.IMAGE,
         description="Label the image, or the box of each person; pose is of persons anyway.",
     )
-    dtype: Literal["float16", "float32"] = Field(
-        default="float16", description="Stored precision of numeric arrays."
+    dtype: Literal["float16", "float32"] | None = Field(
+        default=None,
+        description="Stored precision of numeric arrays and of embeddings; default: float16 for "
+        "arrays, float32 for embeddings.",
+    )
+    frame: Literal["undistorted", "view"] = Field(
+        default="undistorted",
+        description="seg: the grid of the mask, undistorted pixels or those that were computed; "
+        "`view` keeps all rows of a landscape photo, in pixels that are not square.",
     )
     pooling: Literal["cls", "patches", "both"] = Field(
         default="cls",
         description="embedding: the class token, the mean of the patch tokens, or both.",
     )
-    raw: bool = Field(default=False, description="embedding: keep the unnormalised vectors too.")
-    layers: list[Annotated[int, Field(ge=1)]] = Field(
+    raw: bool = Field(
+        default=False,
+        description="embedding: keep the vectors as the model gives them too, after its final norm "
+        "and before L2-normalisation, in `embedding_raw` and `embedding_patches_raw`.",
+    )
+    layers: list[Annotated[int, Field(ge=0)]] = Field(
         default_factory=list,
-        description="features: after which encoder layers, counted from 1; empty: the last one.",
+        description="features: after which encoder layers, counted from 1; 0: what enters the "
+        "first; empty: the last one.",
+    )
+    class_tokens: bool = Field(
+        default=False,
+        description="features: the class token after each of the layers too, in `features_cls`.",
     )
     normalised: bool = Field(
         default=True, description="features: apply the encoder's final norm to every layer."

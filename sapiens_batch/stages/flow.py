@@ -7,6 +7,7 @@ pickle out of band: they are copied once into the block and viewed, read-only, o
 
 from __future__ import annotations
 
+import logging
 import pickle
 import traceback
 from collections.abc import Mapping, Sequence
@@ -32,6 +33,8 @@ from sapiens_batch.records import (
     ViewSpec,
 )
 from sapiens_batch.storage.addresses import public_text
+
+_log = logging.getLogger(__name__)
 
 _SCHEMA = pa.schema([("header", pa.large_binary()), ("buffers", pa.large_list(pa.large_binary()))])
 
@@ -192,15 +195,14 @@ class Outcome:
 def failure_of(error: Exception, shard_id: str, chunk: int | None, stage: str) -> Failure:
     """Turn an exception of a stage into data for the driver, without secrets of addresses."""
     trace = public_text("".join(traceback.format_exception(error)))
-    message = public_text(f"{type(error).__name__}: {error}")
-    in_setup = isinstance(error, SpecError | WeightsError | DependencyError)
+    _log.debug("%s failed: %s", stage, trace)
     return Failure(
         shard_id,
         chunk,
         stage,
-        message,
+        public_text(f"{type(error).__name__}: {error}"),
         trace,
-        in_setup,
+        in_setup=isinstance(error, SpecError | WeightsError | DependencyError),
         damaged=isinstance(error, DamagedReceiptError),
     )
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 from torch import Tensor
 
@@ -34,6 +34,10 @@ from sapiens_batch.records import (
     ViewSpec,
 )
 from sapiens_batch.spec.task import TaskSpec
+from sapiens_batch.tasks.vocabulary import Vocabulary, What, vocabulary_of
+
+ConfidenceFrom = Literal["outputs", "flip_test"]
+StoredDtype = Literal["float16", "float32"]
 
 V1_VARIANT = "v1"
 """The filters of Sapiens v1, which are the same for all tasks: every view is bilinear."""
@@ -46,10 +50,13 @@ class Outputs:
     Attributes:
         encoding: The encoder's tokens.
         head: The head's raw maps, None for tasks without a head.
+        disagreement: (n, h, w) distance between the labels of the view and of its mirror image, at
+            some places of the map; None where it is not asked for.
     """
 
     encoding: Encoding
     head: HeadOutput | None
+    disagreement: Tensor | None = None
 
     @property
     def maps(self) -> Tensor:
@@ -74,7 +81,12 @@ class Task(ABC):
     view_kind: ClassVar[ViewKind]
     head: ClassVar[HeadKind | None]
     can_flip: ClassVar[bool] = False
+    can_pad: ClassVar[bool] = False
+    """Whether its labels can come from letterboxed views as well as from stretched ones."""
     original_variant: ClassVar[str] = ""
+    default_dtype: ClassVar[StoredDtype] = "float16"
+    confidence_from: ClassVar[ConfidenceFrom | None] = None
+    """What the columns of `confidence: columns` follow from; None where there are none."""
 
     def __init__(self, spec: TaskSpec, checkpoint: Checkpoint) -> None:
         self.spec = spec
@@ -97,6 +109,8 @@ class Task(ABC):
         if self.checkpoint.config.is_v1:
             kind = kind if kind is ViewKind.CROP else ViewKind.STRETCH
             variant = V1_VARIANT
+        elif self.checkpoint.config.pads is not None and kind is not ViewKind.CROP:
+            kind = ViewKind.LETTERBOX if self.checkpoint.config.pads else ViewKind.STRETCH
         region = Level.IMAGE if kind is ViewKind.CROP else self.spec.region
         size = self.checkpoint.config.image_size
         return ViewSpec(kind, *size, self.preprocess, variant, region)
@@ -133,6 +147,22 @@ class Task(ABC):
         """What the label's numbers stand for: JSON values for the schema's metadata."""
         return {}
 
+    def named(self, what: What, count: int) -> Vocabulary:
+        """The vocabulary of a head's channels; a flip test needs their pairs.
+
+        Raises:
+            SpecError: A flip test is asked for, and left and right are not known.
+            WeightsError: Somebody names another number of channels.
+        """
+        found = vocabulary_of(self.checkpoint, what, count)
+        if self.spec.flip_test and found.flip_pairs is None:
+            raise SpecError(
+                f"tasks.{self.name}.flip_test: true, but left and right are not known for the "
+                f"{count} {what} of {self.checkpoint.id}: give flip_pairs in a file and name it "
+                f"in tasks.{self.name}.vocabulary"
+            )
+        return found
+
     @abstractmethod
     def decode(self, outputs: Outputs, views: ViewBatch) -> TaskLabels:
         """Labels of a batch, on the host.
@@ -154,6 +184,26 @@ class Task(ABC):
             return HeadOutput(maps)
         return HeadOutput(maps, (output.scale + mirrored.scale) / 2)
 
+    @property
+    def dtype(self) -> StoredDtype:
+        """Stored precision."""
+        return self.spec.dtype or self.default_dtype
+
+    @property
+    def is_confidence_asked(self) -> bool:
+        """Whether columns of confidence are wanted."""
+        return self.spec.confidence != "none"
+
+    def disagreement(self, output: HeadOutput, mirrored: HeadOutput) -> Tensor | None:
+        """How far the labels of views and of their mirror images are apart, (n, h, w).
+
+        Args:
+            output: Raw outputs for the views.
+            mirrored: Raw outputs for the same views mirrored left to right.
+        """
+        del output, mirrored
+        return None
+
     def unmirrored(self, maps: Tensor) -> Tensor:
         """(n, K, h, w) raw maps of mirrored views as those of the views."""
         return maps.flip(-1)
@@ -172,15 +222,33 @@ class Task(ABC):
         spec, is_v1 = self.spec, self.checkpoint.config.is_v1
         if spec.flip_test and not self.can_flip:
             raise SpecError(f"tasks.{self.name}.flip_test: true, but {self.name} has no flip test")
+        if spec.confidence != "none":
+            self._check_confidence()
         if is_v1 and spec.preprocess is Preprocess.TRANSFORMERS:
             raise SpecError(
                 f"tasks.{self.name}.preprocess: transformers, but {self.checkpoint.id} is a "
                 "Sapiens v1 model, which has no port: leave preprocess out"
             )
+        if self.checkpoint.config.pads and not (self.can_pad or self.view_kind is ViewKind.CROP):
+            raise WeightsError(
+                f"tasks.{self.name}.checkpoint: preprocessor_config.json of {self.checkpoint.id} "
+                f"says do_pad true, but {self.name} is labeled on stretched images: remove do_pad "
+                "if the weights were trained so, or label with other weights"
+            )
         if not is_v1 and spec.patch_padding is not None:
             raise SpecError(
                 f"tasks.{self.name}.patch_padding: {spec.patch_padding}, but only Sapiens v1 "
                 f"models have it and {self.checkpoint.id} is none"
+            )
+
+    def _check_confidence(self) -> None:
+        where = f"tasks.{self.name}.confidence: {self.spec.confidence}"
+        if self.confidence_from is None:
+            raise SpecError(f"{where}, but {self.name} has none: leave it out")
+        if self.confidence_from == "flip_test" and not self.spec.flip_test:
+            raise SpecError(
+                f"{where}, but confidence of {self.name} is how far the two views of a flip test "
+                "are apart: set flip_test: true too, or leave it out"
             )
 
     def _metadata(self) -> dict[str, Any]:

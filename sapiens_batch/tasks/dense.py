@@ -10,10 +10,12 @@ from abc import abstractmethod
 from collections.abc import Sequence
 from typing import ClassVar
 
+import numpy as np
 import torch
 from torch import Tensor
 
 from sapiens_batch.images.geometry import frame_for, translation
+from sapiens_batch.models.heads import HeadOutput
 from sapiens_batch.records import (
     Affine,
     Array,
@@ -24,7 +26,8 @@ from sapiens_batch.records import (
     ViewBatch,
     ViewKind,
 )
-from sapiens_batch.tasks.base import Outputs, Task
+from sapiens_batch.tasks.base import ConfidenceFrom, Outputs, Task
+from sapiens_batch.tasks.confidence import distances, sampled
 from sapiens_batch.tasks.finite import all_finite, non_finite_problems
 from sapiens_batch.tasks.resize import resized
 
@@ -32,16 +35,20 @@ from sapiens_batch.tasks.resize import resized
 class MapTask(Task):
     """A task whose label is the head's map on the frame, changed pixel by pixel."""
 
+    can_pad = True
     channels: ClassVar[tuple[str, ...]]
     """Names of the map's channels, for messages and metadata; one channel has no channel axis."""
     what: ClassVar[str]
     unit: ClassVar[str] = ""
     description: ClassVar[str]
+    confidence_from: ClassVar[ConfidenceFrom | None] = "flip_test"
+    apart_unit: ClassVar[str] = ""
+    """Unit of the disagreement of two views."""
 
     @property
     def columns(self) -> tuple[ColumnField, ...]:
-        """None: everything is in the array."""
-        return ()
+        """Confidence where it is asked for; all else is in the array."""
+        return disagreement_column(self, self.apart_unit) if self.is_confidence_asked else ()
 
     @property
     def array(self) -> ArrayField:
@@ -50,7 +57,7 @@ class MapTask(Task):
         several = len(self.channels) > 1
         return ArrayField(
             row_shape=(len(self.channels), *size) if several else size,
-            dtype=self.spec.dtype,
+            dtype=self.dtype,
             fill_value=float("nan"),
             dimension_names=("channel", "y", "x") if several else ("y", "x"),
             codec="blosc",
@@ -70,31 +77,90 @@ class MapTask(Task):
             labels = [label[0] for label in labels]
         rows = fill_rows(labels, self.array, outputs.maps.device)
         problems = non_finite_problems(finite, self.what)
-        return TaskLabels({}, to_host(rows), frames, problems)
+        columns = self.confidence(labels, outputs, views) if self.is_confidence_asked else {}
+        return TaskLabels(columns, to_host(rows), frames, problems)
+
+    def confidence(
+        self, labels: Sequence[Tensor], outputs: Outputs, views: ViewBatch
+    ) -> dict[str, Array]:
+        """Columns of confidence.
+
+        Args:
+            labels: n finished labels on their frames, of no pixels where one is not finite.
+            outputs: Raw outputs.
+            views: The n views.
+        """
+        finite = [bool(label.numel()) for label in labels]
+        return disagreement_values(self, outputs, views, finite)
+
+    def disagreement(self, output: HeadOutput, mirrored: HeadOutput) -> Tensor:
+        """Distance between the values of each pixel."""
+        return self.apart(sampled(output.maps), sampled(self.unmirrored(mirrored.maps)))
+
+    def apart(self, some: Tensor, others: Tensor) -> Tensor:
+        """(n, h, w) distance between (n, K, h, w) raw maps of two views."""
+        return distances(some, others)
 
     @abstractmethod
     def finish(self, raw: Tensor) -> Tensor:
         """The label of a finite (K, h, w) map on its frame; the map may be changed."""
 
 
+def disagreement_column(task: Task, unit: str) -> tuple[ColumnField, ...]:
+    """The column of how far the two views of a flip test are apart."""
+    what = "mean distance between the labels of the view and of its mirror image"
+    return (ColumnField(f"{task.name}_disagreement", "float32", (), unit, what),)
+
+
+def disagreement_values(
+    task: Task, outputs: Outputs, views: ViewBatch, finite: Sequence[bool]
+) -> dict[str, Array]:
+    """Its (n,) values: means over what shows the image, NaN for labels that are not finite."""
+    apart = outputs.disagreement
+    if apart is None:
+        return {f"{task.name}_disagreement": np.full(len(views), np.nan, np.float32)}
+    down = apart.shape[1] / views.spec.height
+    across = apart.shape[2] / views.spec.width
+    means = [
+        one[
+            round(content.top * down) : round((content.top + content.height) * down),
+            round(content.left * across) : round((content.left + content.width) * across),
+        ].mean()
+        for one, content in zip(apart, views.content, strict=True)
+    ]
+    values = to_host(torch.stack(means)) if means else np.empty(0, np.float32)
+    usable = np.isfinite(values) & np.array(finite, bool)
+    return {f"{task.name}_disagreement": np.where(usable, values, np.float32(np.nan))}
+
+
 def to_frames(maps: Tensor, views: ViewBatch) -> tuple[list[Tensor], tuple[Frame, ...]]:
     """Raw maps on the frames of their views.
 
-    The content of letterboxed views is the frame itself, so nothing is resampled. Maps of stretched
-    views are resized (bilinear, half-pixel centres) until their pixels are square again.
+    The content of letterboxed views is the frame itself, so maps of the view's size are not
+    resampled; those of heads with another number of doublings come to that size first. Maps of
+    stretched views are resized (bilinear, half-pixel centres) until their pixels are square again.
 
     Args:
-        maps: (n, K, h, w); of letterboxed views at the size of the view.
+        maps: (n, K, h, w).
         views: The n views.
 
     Returns:
         n maps (K, height, width) of the frames' sizes, and the frames.
     """
     if views.spec.kind is ViewKind.LETTERBOX:
+        canvas = (views.spec.height, views.spec.width)
+        if tuple(maps.shape[-2:]) != canvas and len(maps):
+            maps = torch.stack([resized(one, canvas) for one in maps])
         return letterbox_content(maps, views), letterbox_frames(views)
     frames = stretch_frames(views)
     sizes = [(frame.height, frame.width) for frame in frames]
     return [resized(one, size) for one, size in zip(maps, sizes, strict=True)], frames
+
+
+def view_frames(views: ViewBatch) -> tuple[Frame, ...]:
+    """The grids of the views themselves, whose pixels are not square in the source."""
+    size = (views.spec.height, views.spec.width)
+    return tuple(Frame(*size, to_source) for to_source in views.to_source)
 
 
 def stretch_frames(views: ViewBatch) -> tuple[Frame, ...]:

@@ -29,6 +29,7 @@ class EmbeddingTask(Task):
     view_kind = ViewKind.STRETCH
     head = None
     original_variant = "seg"
+    default_dtype = "float32"
 
     def __init__(self, spec: TaskSpec, checkpoint: Checkpoint) -> None:
         super().__init__(spec, checkpoint)
@@ -45,10 +46,10 @@ class EmbeddingTask(Task):
         fields = []
         for name in self._vectors:
             what = _MEANING[name]
-            fields.append(ColumnField(name, "float32", shape, "", f"{what}, L2-normalised"))
+            fields.append(ColumnField(name, self.dtype, shape, "", f"{what}, L2-normalised"))
             if self.spec.raw:
                 raw = f"{what} as the model gives it"
-                fields.append(ColumnField(f"{name}_raw", "float32", shape, "", raw))
+                fields.append(ColumnField(f"{name}_raw", self.dtype, shape, "", raw))
         return tuple(fields)
 
     @property
@@ -58,15 +59,17 @@ class EmbeddingTask(Task):
     def decode(self, outputs: Outputs, views: ViewBatch) -> TaskLabels:
         """Pool and normalise tokens; NaN where a vector is not finite."""
         raw = torch.stack([_pooled(outputs, name) for name in self._vectors], dim=1)  # (n, V, C)
-        finite = all_finite(raw)
+        dtype = getattr(torch, self.dtype)
+        # narrowing first: a raw value beyond the range of float16 is infinite too
+        finite = all_finite(raw.to(dtype).float() if self.spec.raw else raw)
         usable = torch.tensor(finite, device=raw.device)[:, None, None]
         raw = torch.where(usable, raw, torch.nan)
         unit = F.normalize(raw, dim=-1)
         columns = {}
         for index, name in enumerate(self._vectors):
-            columns[name] = to_host(unit[:, index])
+            columns[name] = to_host(unit[:, index].to(dtype))
             if self.spec.raw:
-                columns[f"{name}_raw"] = to_host(raw[:, index])
+                columns[f"{name}_raw"] = to_host(raw[:, index].to(dtype))
         return TaskLabels(columns, None, (), non_finite_problems(finite, "the embedding"))
 
 

@@ -36,8 +36,14 @@ class FeaturesTask(Task):
         beyond = [layer for layer in spec.layers if layer > depth]
         if beyond or len(set(spec.layers)) != len(spec.layers):
             raise SpecError(
-                f"tasks.features.layers: {spec.layers}; give each layer once, from 1 to the "
-                f"{depth} layers of {checkpoint.id}"
+                f"tasks.features.layers: {spec.layers}; give each layer once, from 0, the "
+                f"stem, to the {depth} layers of {checkpoint.id}"
+            )
+
+        if spec.class_tokens and not checkpoint.config.encoder.has_class_token:
+            raise SpecError(
+                f"tasks.features.class_tokens: true, but {checkpoint.id} has no class token, as "
+                "all task models of Sapiens v1"
             )
 
     @property
@@ -48,8 +54,12 @@ class FeaturesTask(Task):
 
     @property
     def columns(self) -> tuple[ColumnField, ...]:
-        """None: everything is in the array."""
-        return ()
+        """Class tokens where they are asked for; all else is in the array."""
+        if not self.spec.class_tokens:
+            return ()
+        shape = (len(self.stages), self.checkpoint.config.encoder.hidden)
+        what = "class token after each layer"
+        return (ColumnField("features_cls", self.dtype, shape, "", what),)
 
     @property
     def array(self) -> ArrayField:
@@ -58,7 +68,7 @@ class FeaturesTask(Task):
         grid = tuple(side // config.encoder.cell for side in config.image_size)
         return ArrayField(
             row_shape=(len(self.stages), config.encoder.hidden, *grid),
-            dtype=self.spec.dtype,
+            dtype=self.dtype,
             fill_value=float("nan"),
             dimension_names=("layer", "channel", "y", "x"),
             codec="blosc",
@@ -79,14 +89,20 @@ class FeaturesTask(Task):
         encoding = outputs.encoding
         maps = [encoding.feature_map(encoding.stages[stage]) for stage in self.stages]
         # narrowing first: a value beyond the range of float16 is infinite too
-        features = torch.stack(maps, dim=1).to(getattr(torch, self.spec.dtype))
+        features = torch.stack(maps, dim=1).to(getattr(torch, self.dtype))
         finite = all_finite(features.float())
         labels = [
             one if good else one[..., :0, :0] for one, good in zip(features, finite, strict=True)
         ]
         rows = fill_rows(labels, self.array, features.device)
         problems = non_finite_problems(finite, "features")
-        return TaskLabels({}, to_host(rows), _grid_frames(views, encoding.grid), problems)
+        columns = {}
+        if self.spec.class_tokens:
+            tokens = torch.stack([encoding.stages[stage][:, 0] for stage in self.stages], dim=1)
+            tokens = tokens.to(features.dtype)  # (n, layers, C)
+            usable = torch.tensor(finite, device=tokens.device)[:, None, None] & tokens.isfinite()
+            columns["features_cls"] = to_host(torch.where(usable, tokens, torch.nan))
+        return TaskLabels(columns, to_host(rows), _grid_frames(views, encoding.grid), problems)
 
 
 def _grid_frames(views: ViewBatch, grid: tuple[int, int]) -> tuple[Frame, ...]:

@@ -10,6 +10,7 @@ import torch
 from torch import Tensor
 
 from sapiens_batch.records import ViewKind
+from sapiens_batch.tasks.confidence import angles
 from sapiens_batch.tasks.dense import MapTask
 
 MIN_LENGTH = 1e-8
@@ -25,11 +26,16 @@ class NormalTask(MapTask):
     can_flip = True
     channels = ("x", "y", "z")
     what = "normals"
+    apart_unit = "degrees"
     description = "unit normal: x right, y up, z towards the viewer"
 
     def finish(self, raw: Tensor) -> Tensor:
         """Unit vectors of (3, h, w) raw ones."""
         return unit_vectors(raw)
+
+    def apart(self, some: Tensor, others: Tensor) -> Tensor:
+        """Degrees between directions."""
+        return angles(some, others)
 
     def unmirrored(self, maps: Tensor) -> Tensor:
         """Mirror back; what pointed right in the mirror points left."""

@@ -14,7 +14,6 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from sapiens_batch.errors import SpecError
 from sapiens_batch.images.geometry import heatmap_map
 from sapiens_batch.models.weights import Checkpoint
 from sapiens_batch.records import ColumnField, TaskLabels, ViewBatch, ViewKind
@@ -22,24 +21,20 @@ from sapiens_batch.spec.task import TaskSpec
 from sapiens_batch.tasks.base import Outputs, Task
 from sapiens_batch.tasks.dense import to_host
 from sapiens_batch.tasks.heatmaps import decode_heatmaps
-from sapiens_batch.tasks.vocabulary import keypoint_vocabulary
 
 
 class PoseTask(Task):
-    """Keypoints of person crops; 308, 133 or 17 of them have names."""
+    """Keypoints of person crops."""
 
     name = "pose"
     view_kind = ViewKind.CROP
     head = "pose"
     can_flip = True
+    confidence_from = "outputs"
 
     def __init__(self, spec: TaskSpec, checkpoint: Checkpoint) -> None:
         super().__init__(spec, checkpoint)
-        if spec.flip_test and keypoint_vocabulary(self.num_keypoints) is None:
-            raise SpecError(
-                f"tasks.pose.flip_test: true, but left and right are not known for the "
-                f"{self.num_keypoints} keypoints of {checkpoint.id}"
-            )
+        self._vocabulary = self.named("keypoints", self.num_keypoints)
 
     @property
     def num_keypoints(self) -> int:
@@ -52,6 +47,16 @@ class PoseTask(Task):
     def columns(self) -> tuple[ColumnField, ...]:
         """Positions and scores."""
         count = self.num_keypoints
+        outside = (
+            ColumnField(
+                "keypoint_outside",
+                "bool",
+                (count,),
+                "",
+                "whether it lies outside the person's crop",
+            ),
+            ColumnField("num_keypoints_outside", "int32", (), "", "keypoints outside the crop"),
+        )
         return (
             ColumnField(
                 "keypoints", "float32", (count, 2), "px", "(x, y) in source pixels, NaN if missing"
@@ -63,20 +68,20 @@ class PoseTask(Task):
                 "",
                 "height of the heatmap's peak, about 0 to 1 but not a probability",
             ),
+            *(outside if self.is_confidence_asked else ()),
         )
 
     @property
     def vocabulary(self) -> Mapping[str, Any]:
         """Names, flip pairs, skeleton and sigmas."""
-        known = keypoint_vocabulary(self.num_keypoints)
-        if known is None:
-            return {"keypoints": None}
+        known = self._vocabulary
         return {
-            "keypoints": known["names"],
-            "flip_pairs": known["flip_pairs"],
-            "skeleton": known["skeleton"],
-            "sigmas": known["sigmas"],
-            "map_to_308": known.get("index17_to_308"),
+            "vocabulary": known.source,
+            "keypoints": list(known.names),
+            "flip_pairs": known.flip_pairs and [list(pair) for pair in known.flip_pairs],
+            "skeleton": known.facts.get("skeleton") or [],
+            "sigmas": known.facts.get("sigmas"),
+            "map_to_308": known.facts.get("map_to_308"),
         }
 
     def decode(self, outputs: Outputs, views: ViewBatch) -> TaskLabels:
@@ -89,10 +94,15 @@ class PoseTask(Task):
         source = [affine.apply(xy) for affine, xy in zip(maps, found, strict=True)]
         keypoints = np.asarray(source, np.float32).reshape(-1, self.num_keypoints, 2)
         columns = {"keypoints": keypoints, "keypoint_scores": to_host(scores)}
+        if self.is_confidence_asked:
+            # the fit of a peak may end far from it; half a pixel still belongs to the edge
+            last = np.array(heatmap_size[::-1]) - 1
+            # a missing keypoint is nowhere, so not outside either
+            outside = np.asarray(((found < -0.5) | (found > last + 0.5)).any(-1))
+            columns["keypoint_outside"] = outside
+            columns["num_keypoints_outside"] = outside.sum(-1, dtype=np.int32)
         return TaskLabels(columns, None, (), (None,) * len(views))
 
     def unmirrored(self, maps: Tensor) -> Tensor:
         """Mirror back and swap the heatmaps of left and right keypoints."""
-        known = keypoint_vocabulary(self.num_keypoints)
-        assert known is not None, "checked on construction"
-        return maps.flip(-1)[:, known["flip_indices"]]
+        return maps.flip(-1)[:, self._vocabulary.mirrored]

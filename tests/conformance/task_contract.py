@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Mapping
 from dataclasses import replace
+from types import MappingProxyType
 
 import numpy as np
 import pytest
@@ -28,11 +30,12 @@ class TaskContract:
 
     name: TaskName
     missing_is_a_problem = True
+    settings: Mapping[str, object] = MappingProxyType({})
 
     @pytest.fixture
     def task(self) -> Task:
         checkpoint = resolve_checkpoint("demo", head=TASKS[self.name].head)
-        return TASKS[self.name](TaskSpec(checkpoint="demo"), checkpoint)
+        return TASKS[self.name](TaskSpec(checkpoint="demo", **self.settings), checkpoint)
 
     def outputs(self, task: Task, count: int) -> Outputs:
         """Random outputs of the right shape; heads may be small, decoding does not mind."""
@@ -46,7 +49,9 @@ class TaskContract:
         size = (height // 4, width // 4) if task.name == "pose" else (height, width)
         maps = torch.randn((count, head.out_channels, *size), generator=generator)
         scale = torch.full((count, 1), 2.0) if head.scale_hidden else None
-        return Outputs(encoding, HeadOutput(maps, scale))
+        output = HeadOutput(maps, scale)
+        apart = task.disagreement(output, replace(output, maps=maps.roll(1, -1)))
+        return Outputs(encoding, output, apart if task.spec.flip_test else None)
 
     def select(self, outputs: Outputs, index: int) -> Outputs:
         encoding = outputs.encoding.select(index, index + 1)
@@ -57,7 +62,8 @@ class TaskContract:
             outputs.head.maps[index : index + 1],
             None if scale is None else scale[index : index + 1],
         )
-        return Outputs(encoding, part)
+        apart = outputs.disagreement
+        return Outputs(encoding, part, None if apart is None else apart[index : index + 1])
 
     def spoil(self, outputs: Outputs, index: int) -> Outputs:
         tokens = outputs.encoding.tokens.clone()
@@ -68,7 +74,7 @@ class TaskContract:
             return Outputs(encoding, None)
         maps = outputs.head.maps.clone()
         maps[index, :, maps.shape[2] // 2, maps.shape[3] // 2] = torch.inf
-        return Outputs(encoding, replace(outputs.head, maps=maps))
+        return replace(outputs, encoding=encoding, head=replace(outputs.head, maps=maps))
 
     def test_labels_have_the_shapes_and_types_of_the_schema(
         self, task: Task, make_views: MakeViews

@@ -7,6 +7,7 @@ import re
 import threading
 import time
 from collections.abc import Callable
+from pathlib import Path
 
 import pytest
 
@@ -182,6 +183,23 @@ def test_memory_is_bounded(store: FailingStore, monkeypatch: pytest.MonkeyPatch)
     found: list[Line] = list(only_run(store).lines)
     assert [one["kind"] for one in found] == ["failure"] * 3 + ["ended", "dropped"]
     assert found[-1]["lines"] == 7
+
+
+def test_of_what_is_in_flight_only_the_newest_is_kept(store: FailingStore) -> None:
+    with Journal(store, new_run_id()) as journal:
+        store.failing = True
+        journal.start()
+        with journal.watching(dict, lambda: [CHUNK]):
+            for _ in range(5):
+                journal.flush()
+        store.failing = False
+    assert kinds(store) == ["started", "progress", "in_flight", "ended"]
+
+
+def test_a_field_that_is_no_json_is_written_as_text(store: FailingStore) -> None:
+    with Journal(store, new_run_id()) as journal:
+        journal.event("message", path=Path("/a"))
+    assert only_run(store).lines[0]["path"] == "/a"
 
 
 def test_a_long_traceback_keeps_both_ends(store: FailingStore) -> None:

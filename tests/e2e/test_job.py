@@ -150,11 +150,12 @@ def test_a_changed_input_is_refused_and_a_new_one_is_added(
     spec = make_spec(
         {"format": "webdataset", "uri": f"{corpus}/*.tar"}, tasks={"seg": {"checkpoint": "demo"}}
     )
-    assert run_job(spec, recorder).counts.ok == 1
+    assert run_job(spec, recorder).status.counts.ok == 1
 
     write_tar(corpus / "b.tar", {"x/cat.jpg": photos["cat"], "astronaut.jpg": photos["astronaut"]})
     added = run_job(spec, recorder)
-    assert (added.num_shards, added.counts.ok, added.new_samples) == (2, 3, 2)
+    status = added.status
+    assert (status.num_shards, status.counts.ok, added.new_samples) == (2, 3, 2)
 
     write_tar(corpus / "a.tar", {"cat.jpg": photos["astronaut"]})
     with pytest.raises(DriftError, match=r"changed: a\.tar"):
@@ -192,7 +193,7 @@ def test_a_photo_gets_the_same_labels_from_tar_parquet_and_folder(
     }.items():
         output = {"uri": str(tmp_path / f"labels-{name}"), "chunk_samples": 3}
         spec = make_spec(source, persons=whole_image, output=output)
-        assert run_job(spec, recorder).counts.ok == 4
+        assert run_job(spec, recorder).status.counts.ok == 4
         found[name] = _labels_by_photo(Path(output["uri"]))
     for key in whole:
         for name in ("parquet", "folder"):

@@ -76,3 +76,18 @@ def _rows(path: Path) -> list[dict[str, str]]:
 def _quarantined(labels: LabelSet) -> list[str]:
     table = labels.images.to_table(columns=["key", "status"]).to_pylist()
     return [row["key"] for row in table if row["status"] == "quarantined"]
+
+
+def test_normals_of_persons_lie_on_a_background_of_ones_own(
+    export_to: ExportTo, tmp_path: Path, labels: LabelSet
+) -> None:
+    folder = export_to(
+        tmp_path, "png", normals=True, persons_only=True, background=(9, 8, 7), depth=False
+    )
+    for row in _rows(folder / "index/000000.parquet")[:4]:
+        with Image.open(folder / row["normal"]) as image:
+            colours = np.array(image)
+        mask = labels.sample(row["key"]).to_source("seg")
+        normals = labels.sample(row["key"]).to_source("normal")
+        shown = (mask != 0) & (mask != 255) & np.isfinite(normals).all(axis=0)
+        assert (colours[~shown] == (9, 8, 7)).all()

@@ -21,7 +21,7 @@ SPEC = ViewSpec(ViewKind.CROP, 16, 12)
 def canvases() -> CropCanvases:
     pixels = np.random.default_rng(0).integers(0, 255, (40, 50, 3), np.uint8)
     image = DecodedImage(pixels, (40, 50), 1, 1, "PNG", "pillow")
-    ready = np.stack([np.full((16, 12, 3), level, np.uint8) for level in (1, 2)])
+    ready = np.stack([np.full((16, 12, 3), level, SPEC.canvas_dtype) for level in (1, 2)])
     box = np.array([5, 6, 20, 25], np.float32)
     return CropCanvases(SPEC, (image,), ready, (1, Cut(0, box), 0))
 
@@ -79,7 +79,7 @@ def crowd(count: int) -> CropCanvases:
     pixels = np.random.default_rng(0).integers(0, 255, (40, 50, 3), np.uint8)
     image = DecodedImage(pixels, (40, 50), 1, 1, "PNG", "pillow")
     boxes = [Cut(0, np.array([left, 2, 9, 12], np.float32)) for left in range(count)]
-    return CropCanvases(SPEC, (image,), np.empty((0, 16, 12, 3), np.uint8), tuple(boxes))
+    return CropCanvases(SPEC, (image,), np.empty((0, 16, 12, 3), SPEC.canvas_dtype), tuple(boxes))
 
 
 def test_the_next_batch_is_cut_in_a_thread_while_the_device_works(

@@ -7,7 +7,7 @@ import pytest
 
 from sapiens_batch.errors import SpecError
 from sapiens_batch.images.views import make_view
-from sapiens_batch.records import Preprocess, Region, ViewKind, ViewSpec
+from sapiens_batch.records import CANVAS_STEPS, Preprocess, Region, ViewKind, ViewSpec
 
 SHAPES = [(1, 1), (1, 2000), (2000, 1), (8, 65_500), (65_500, 8), (2, 3)]
 BOX = np.array([0.0, 0.0, 1.0, 1.0], np.float32)
@@ -21,9 +21,11 @@ def test_images_of_extreme_shape_make_views_of_their_colour(
 ) -> None:
     image = np.full((*shape, 3), (10, 120, 230), np.uint8)
     box = np.array([0, 0, shape[1], shape[0]], np.float32)
-    view = make_view(image, ViewSpec(kind, 128, 96, preprocess), box)
+    spec = ViewSpec(kind, 128, 96, preprocess)
+    view = make_view(image, spec, box)
     assert view.canvas.shape == (128, 96, 3)
-    assert view.canvas.dtype == np.uint8
+    assert view.canvas.dtype == spec.canvas_dtype
+    assert view.canvas.nbytes == spec.canvas_bytes
     if kind is not ViewKind.CROP:
         part = view.content
         content = view.canvas[part.top : part.top + part.height, part.left : part.left + part.width]
@@ -74,6 +76,21 @@ def test_a_view_of_a_person_is_a_view_of_the_pixels_that_the_box_touches(kind: V
     np.testing.assert_allclose(view.to_source.apply(corner), [9.5, -0.5], atol=1e-9)
     opposite = corner + np.array([view.content.width, view.content.height])
     np.testing.assert_allclose(view.to_source.apply(opposite), [30.5, 27.5], atol=1e-9)
+
+
+def test_an_enlarged_crop_of_the_port_keeps_what_its_filter_overshoots() -> None:
+    image = np.zeros((20, 20, 3), np.uint8)
+    image[:, 10:] = 255
+    box = np.array([6, 6, 8, 8], np.float32)
+    port, original = (
+        make_view(image, ViewSpec(ViewKind.CROP, 64, 48, preprocess), box).canvas
+        for preprocess in (Preprocess.TRANSFORMERS, Preprocess.ORIGINAL)
+    )
+    assert (port.dtype, original.dtype) == (np.int16, np.uint8)
+    assert port.max() > 270 * CANVAS_STEPS
+    assert port.min() < -15 * CANVAS_STEPS
+    rounded = np.clip(np.rint(port / CANVAS_STEPS), 0, 255)
+    assert (np.abs(rounded - original) <= 1).all()
 
 
 def test_a_view_of_a_person_of_less_than_a_pixel_shows_that_pixel() -> None:

@@ -133,3 +133,17 @@ def test_a_name_that_is_not_there_is_told_with_those_that_are(labeler: Labeler) 
         labels.column("seg", "mask")
     with pytest.raises(KeyError, match="no task 'depth'; the labeler has pose, seg, normal"):
         labels.map("depth")
+
+
+def test_a_matte_is_laid_over_another_background() -> None:
+    (labels,) = Labeler.load({"matting": "demo"}, device="cpu").label_images([picture()])
+    matte = labels.map("matting").astype(np.float32)
+    over_blue = labels.composite((0, 0, 255))
+    assert (over_blue.shape, over_blue.dtype) == ((240, 200, 3), np.uint8)
+    expected = 255 * (matte[2] + 1 - matte[3])
+    np.testing.assert_allclose(over_blue[..., 2], expected.clip(0, 255), atol=0.51)
+    np.testing.assert_allclose(over_blue[..., 0], 255 * matte[0], atol=0.51)
+    np.testing.assert_array_equal(labels.composite(np.zeros((240, 200, 3), np.uint8))[..., 2],
+                                  labels.composite((0, 0, 0))[..., 2])  # fmt: skip
+    with pytest.raises(ValueError, match="background is"):
+        labels.composite(np.zeros((2, 2, 3), np.uint8))

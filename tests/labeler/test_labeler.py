@@ -28,7 +28,7 @@ def noise_views(spec: ViewSpec, count: int) -> ViewBatch:
     if spec.kind is ViewKind.CROP:
         affine = crop_map((20, 30, 150, 200), view)
     coarse = np.random.default_rng(7).integers(0, 256, (count, *[n // 16 for n in view], 3))
-    canvases = coarse.repeat(16, axis=1).repeat(16, axis=2).astype(np.uint8)
+    canvases = coarse.repeat(16, axis=1).repeat(16, axis=2).astype(spec.canvas_dtype)
     canvases.setflags(write=False)
     return ViewBatch(
         spec, canvases, (affine,) * count, (region,) * count, (SIZE,) * count, tuple(range(count))
@@ -129,3 +129,18 @@ def test_a_task_that_is_not_there_is_refused() -> None:
 def test_a_checkpoint_that_is_not_there_is_refused() -> None:
     with pytest.raises(WeightsError, match="does not exist"):
         describe({"pose": TaskSpec(checkpoint="/nowhere/model.safetensors")})
+
+
+def test_confidence_of_two_views_comes_with_the_flip_test() -> None:
+    settings = {"confidence": "columns", "flip_test": True}
+    tasks = {
+        name: TaskSpec(checkpoint="demo", **settings) for name in ("normal", "pointmap", "seg")
+    }
+    labels = label(Labeler.load(tasks, device="cpu", batch_views=2), 3)
+    apart = labels["normal"].columns["normal_disagreement"]
+    assert ((apart > 0) & (apart <= 180)).all()
+    assert (labels["pointmap"].columns["pointmap_disagreement"] > 0).all()
+    columns = labels["seg"].columns
+    assert columns["seg_class_confidence"].shape == (3, 29)
+    assert ((columns["seg_confidence"] > 1 / 29) & (columns["seg_confidence"] <= 1)).all()
+    assert (columns["seg_class_confidence"][columns["seg_class_pixels"] == 0] != 0).all()

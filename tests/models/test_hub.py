@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import socket
 import subprocess
@@ -14,7 +15,13 @@ from collections.abc import Iterator, Mapping
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
+import huggingface_hub.constants
 import pytest
+import torch
+
+from sapiens_batch.errors import WeightsError
+from sapiens_batch.models.weights import load_head, resolve_checkpoint
+from tests.models.conftest import Save, Tensors
 
 COMMIT = "0123456789abcdef0123456789abcdef01234567"
 REPO = "someone/tiny-seg"
@@ -45,6 +52,9 @@ load_head(elsewhere, device=cpu, dtype=torch.float32)
 @contextlib.contextmanager
 def serve_model(files: Mapping[str, bytes], asked: Counter[str]) -> Iterator[str]:
     """Serve the repository on loopback, counting requests by method and file."""
+    listing = json.dumps(
+        [{"type": "file", "path": name, "size": 1, "oid": "0"} for name in files]
+    ).encode()
 
     class Handler(BaseHTTPRequestHandler):
         def do_HEAD(self) -> None:
@@ -54,10 +64,12 @@ def serve_model(files: Mapping[str, bytes], asked: Counter[str]) -> Iterator[str
             self._answer()
 
         def _answer(self) -> None:
-            name = self.path.partition("?")[0].rpartition("/")[2]
-            if "/resolve/" in self.path:  # the client asks for other things than the repository
+            path = self.path.partition("?")[0]
+            _, resolves, of_revision = path.partition("/resolve/")
+            name = of_revision.partition("/")[2] or path
+            if resolves:  # the client asks for other things than the repository
                 asked[f"{self.command} {name}"] += 1
-            content = files.get(name)
+            content = listing if f"/api/models/{REPO}/tree/" in path else files.get(name)
             self.send_response(200 if content is not None else 404)
             self.send_header("X-Repo-Commit", COMMIT)
             if content is None:
@@ -74,9 +86,11 @@ def serve_model(files: Mapping[str, bytes], asked: Counter[str]) -> Iterator[str
     with ThreadingHTTPServer(("127.0.0.1", 0), Handler) as server:
         thread = threading.Thread(target=server.serve_forever)
         thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
+        try:
+            yield f"http://127.0.0.1:{server.server_address[1]}"
+        finally:
+            server.shutdown()
+            thread.join()
 
 
 @pytest.fixture
@@ -140,3 +154,108 @@ finally:
     assert "check the connection" in done.stderr
     assert "Retrying" not in done.stderr
     assert float(done.stdout) < 10
+
+
+def test_one_file_of_a_repository_comes_with_what_lies_beside_it(
+    tmp_path: Path, weights: Path
+) -> None:
+    files = {
+        "pose/seg.safetensors": weights.read_bytes(),
+        "pose/config.json": b'{"rope_theta": 10.0}',
+        "other.safetensors": b"another model",
+        "config.json": b'{"rope_theta": 99.0}',
+    }
+    asked: Counter[str] = Counter()
+    script = f"""
+import dataclasses, torch
+from sapiens_batch.models.weights import load_head, resolve_checkpoint
+
+found = resolve_checkpoint("{REPO}", file="pose/seg.safetensors")
+assert found.config.encoder.rope_theta == 10
+assert found.revision == "{COMMIT}"
+load_head(dataclasses.replace(found, path=None), device=torch.device("cpu"), dtype=torch.float32)
+wrong = {{None: "say which with `file`", "pose/a.safetensors": "it has pose/seg.saf"}}
+for file, message in wrong.items():
+    try:
+        resolve_checkpoint("{REPO}", file=file)
+    except Exception as error:
+        assert message in str(error), error
+    else:
+        raise AssertionError(file)
+"""
+    with serve_model(files, asked) as endpoint:
+        run(script, tmp_path, endpoint, num_processes=1)
+    assert asked["GET pose/seg.safetensors"] == 1
+    assert asked["GET config.json"] == asked["GET other.safetensors"] == 0
+
+
+def test_an_index_of_a_repository_brings_the_files_that_it_names(
+    tmp_path: Path, tensors: Tensors, save: Save
+) -> None:
+    names = sorted(tensors)
+    halves = {"model-1-of-2.safetensors": names[::2], "model-2-of-2.safetensors": names[1::2]}
+    index = {"weight_map": {name: file for file, held in halves.items() for name in held}}
+    files = {
+        file: save({name: tensors[name] for name in held}, file).read_bytes()
+        for file, held in halves.items()
+    }
+    files["model.safetensors.index.json"] = json.dumps(index).encode()
+    asked: Counter[str] = Counter()
+    with serve_model(files, asked) as endpoint:
+        run(RESOLVE_TWICE_AND_LOAD, tmp_path / "home", endpoint, num_processes=1)
+    assert all(asked[f"GET {file}"] == 1 for file in files)
+
+
+RELEASED_FILES = {
+    "facebook/sapiens2-pose-0.8b": "sapiens2_0.8b_pose.safetensors",
+    "facebook/sapiens2-seg-1b": "sapiens2_1b_seg.safetensors",
+    "facebook/sapiens-seg-0.3b": "sapiens_0.3b_goliath_best_goliath_mIoU_7673_epoch_194.pth",
+    "facebook/sapiens-pretrain-1b": "sapiens_1b_epoch_173_clean.pth",
+    "facebook/sapiens-pose-1b-torchscript": "sapiens_1b_goliath_best_goliath_torchscript.pt2",
+    "someone/converted": "pytorch_model.bin",
+    "someone/tuned": "tuned.safetensors",
+}
+
+
+@pytest.mark.parametrize(("repo", "name"), RELEASED_FILES.items())
+def test_a_file_kept_offline_is_found_under_any_released_name(
+    repo: str, name: str, tmp_path: Path, references: Path, weights: Path,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    """The cache as `hf download REPO FILE` leaves it."""
+    cache = tmp_path / ("models--" + repo.replace("/", "--"))
+    snapshot = cache / "snapshots" / COMMIT
+    snapshot.mkdir(parents=True)
+    (cache / "refs").mkdir()
+    (cache / "refs" / "main").write_text(COMMIT)
+    v1 = references / "original" / "sapiens1_seg" / "checkpoint.pth"
+    (snapshot / name).symlink_to(weights if name.endswith(".safetensors") else v1)
+    if not name.endswith(".safetensors"):
+        (snapshot / "config.json").write_text('{"image_size": [64, 48], "num_attention_heads": 2}')
+    if repo.startswith("someone/"):  # as an online run leaves it that looked for the usual name
+        (cache / ".no_exist" / COMMIT).mkdir(parents=True)
+        (cache / ".no_exist" / COMMIT / "model.safetensors").touch()
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    found = resolve_checkpoint(repo)
+    assert (found.path, found.revision) == (snapshot / name, COMMIT)
+    assert found.config.is_v1 is not name.endswith(".safetensors")
+    load_head(found, device=torch.device("cpu"), dtype=torch.float32)
+
+
+def test_several_files_kept_offline_are_told_apart_by_file(
+    tmp_path: Path, weights: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    cache = tmp_path / "models--someone--many"
+    folder = cache / "snapshots" / COMMIT / "pose"
+    folder.mkdir(parents=True)
+    (cache / "refs").mkdir()
+    (cache / "refs" / "main").write_text(COMMIT)
+    for name in ("coco.safetensors", "wholebody.safetensors"):
+        (folder / name).symlink_to(weights)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_OFFLINE", True)
+    monkeypatch.setattr(huggingface_hub.constants, "HF_HUB_CACHE", str(tmp_path))
+    found = resolve_checkpoint("someone/many", file="pose/coco.safetensors")
+    assert (found.path, found.revision) == (folder / "coco.safetensors", COMMIT)
+    with pytest.raises(WeightsError, match=r"pose/coco\.safetensors, pose/wholebody.*with `file`"):
+        resolve_checkpoint("someone/many")

@@ -4,20 +4,17 @@ from __future__ import annotations
 
 import json
 import pickle
-from collections.abc import Callable
 from pathlib import Path
 
 import huggingface_hub.constants
 import pytest
 import torch
-from safetensors.torch import save_file
 
 from sapiens_batch.errors import WeightsError
 from sapiens_batch.models.configs import SAPIENS2_ENCODERS, HeadConfig
-from sapiens_batch.models.demo import demo_tensors
+from sapiens_batch.models.described import Described
 from sapiens_batch.models.encoder import Encoder
 from sapiens_batch.models.heads import Head
-from sapiens_batch.models.layers import rope_periods
 from sapiens_batch.models.shapes import infer_config
 from sapiens_batch.models.weights import (
     check_shapes,
@@ -25,35 +22,9 @@ from sapiens_batch.models.weights import (
     load_head,
     resolve_checkpoint,
 )
+from tests.models.conftest import Save, Tensors
 
 CPU = torch.device("cpu")
-Tensors = dict[str, torch.Tensor]
-Save = Callable[..., Path]
-
-
-@pytest.fixture
-def tensors() -> Tensors:
-    """A tiny seg model in the released layout: demo weights under their file names."""
-    config = resolve_checkpoint("demo", head="seg").config
-    with torch.device("meta"):
-        modules = {"backbone": Encoder(config.encoder), "decode_head": Head(config.head)}
-    named: Tensors = {}
-    for prefix, module in modules.items():
-        shapes = {name: tuple(value.shape) for name, value in module.state_dict().items()}
-        drawn = demo_tensors(shapes, None if prefix == "backbone" else "seg")
-        named |= {f"{prefix}.{name}": value for name, value in drawn.items()}
-    named["backbone.rope_embed.periods"] = rope_periods(16)
-    return named
-
-
-@pytest.fixture
-def save(tmp_path: Path) -> Save:
-    def write(tensors: Tensors, name: str = "model.safetensors") -> Path:
-        path = tmp_path / name
-        save_file({key: tensor.contiguous() for key, tensor in tensors.items()}, path)
-        return path
-
-    return write
 
 
 def test_the_configuration_is_read_from_the_shapes(tensors: Tensors, save: Save) -> None:
@@ -110,10 +81,15 @@ def test_a_file_without_rotary_periods_loads_as_well(tensors: Tensors, save: Sav
     torch.testing.assert_close(encoder.rope_embed.periods, periods)
 
 
-def test_half_precision_files_load_in_the_precision_asked_for(tensors: Tensors, save: Save) -> None:
-    path = save({name: tensor.bfloat16() for name, tensor in tensors.items()})
+@pytest.mark.parametrize("precision", [torch.bfloat16, torch.float16, torch.float64])
+def test_files_of_any_precision_load_in_the_one_asked_for(
+    tensors: Tensors, save: Save, precision: torch.dtype
+) -> None:
+    path = save({name: tensor.to(precision) for name, tensor in tensors.items()})
     head = load_head(resolve_checkpoint(str(path)), device=CPU, dtype=torch.float32)
+    stored = tensors["decode_head.conv_seg.weight"].to(precision).float()
     assert head.conv_seg.weight.dtype == torch.float32
+    assert torch.equal(head.conv_seg.weight, stored)
 
 
 def test_every_missing_extra_and_misshaped_tensor_is_named(tensors: Tensors, save: Save) -> None:
@@ -139,7 +115,7 @@ def test_a_file_that_lost_its_last_layer_is_found_out() -> None:
         for name, tensor in encoder.state_dict().items()
         if not name.startswith("blocks.11.")
     }
-    config = infer_config(shapes, {}, where="it")
+    config = infer_config(shapes, Described(), where="it")
     with pytest.raises(WeightsError, match=r"sapiens2-0\.1b: 17 tensors differ"):
         check_shapes(shapes, config, where="it")
 
@@ -278,3 +254,56 @@ def test_every_demo_head_runs_on_the_demo_encoder() -> None:
             output = head(torch.randn(1, 48, 16, 12, generator=torch.Generator().manual_seed(0)))
         assert output.maps.isfinite().all()
         assert output.maps.shape[2:] == ((64, 48) if kind == "pose" else (256, 192))
+
+
+def in_two_files(tensors: Tensors, save: Save, folder: Path) -> Path:
+    """The tensors in two files with the index that names them, as large models are saved."""
+    names = sorted(tensors)
+    parts = {
+        "model-00001-of-00002.safetensors": names[::2],
+        "model-00002-of-00002.safetensors": names[1::2],
+    }
+    for file, held in parts.items():
+        save({name: tensors[name] for name in held}, file)
+    index = {"weight_map": {name: file for file, held in parts.items() for name in held}}
+    path = folder / "model.safetensors.index.json"
+    path.write_text(json.dumps(index))
+    return path
+
+
+def test_a_model_in_several_files_is_read_by_its_index(
+    tensors: Tensors, save: Save, tmp_path: Path
+) -> None:
+    index = in_two_files(tensors, save, tmp_path)
+    several = resolve_checkpoint(str(tmp_path))
+    assert several.path == index
+    head = load_head(several, device=CPU, dtype=torch.float32)
+    assert torch.equal(head.conv_seg.bias, tensors["decode_head.conv_seg.bias"])
+    tensors["decode_head.conv_seg.bias"] = torch.ones(29)
+    in_two_files(tensors, save, tmp_path)
+    with pytest.raises(WeightsError, match="the job was planned with"):
+        load_head(several, device=CPU, dtype=torch.float32)
+
+
+def test_an_index_that_is_damaged_or_leads_elsewhere_is_refused(tmp_path: Path) -> None:
+    index = tmp_path / "model.safetensors.index.json"
+    index.write_text("{}")
+    with pytest.raises(WeightsError, match="no index of safetensors"):
+        resolve_checkpoint(str(tmp_path))
+    index.write_text(json.dumps({"weight_map": {"a": "../a.safetensors"}}))
+    with pytest.raises(WeightsError, match="names files outside its folder"):
+        resolve_checkpoint(str(tmp_path))
+
+
+def test_one_file_of_a_folder_with_several_can_be_named(
+    tensors: Tensors, save: Save, tmp_path: Path
+) -> None:
+    (tmp_path / "pose").mkdir()
+    save(tensors, "a.safetensors")
+    wanted = save(tensors, "pose/b.safetensors")
+    named = resolve_checkpoint(str(tmp_path), file="pose/b.safetensors")
+    assert (named.path, named.file) == (wanted, "pose/b.safetensors")
+    with pytest.raises(WeightsError, match=r"c\.safetensors does not exist"):
+        resolve_checkpoint(str(tmp_path), file="c.safetensors")
+    with pytest.raises(WeightsError, match="a file itself: leave out file"):
+        resolve_checkpoint(str(wanted), file="b.safetensors")

@@ -104,7 +104,7 @@ class TestMoveNet:
 
         from sapiens_batch.persons.movenet import MoveNetDetector
 
-        bundled = resources.image_files("sapiens_batch.persons.models") / "movenet-multipose.onnx"
+        bundled = resources.files("sapiens_batch.persons.models") / "movenet-multipose.onnx"
         full = shared / "models" / "movenet-multipose.onnx"
         one, other = (MoveNetDetector(path.read_bytes()) for path in (bundled, full))
         assert one.digest != other.digest

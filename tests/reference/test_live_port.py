@@ -90,11 +90,11 @@ def test_the_bare_model(saved: Callable[..., Any], tmp_path: Path) -> None:
 def test_the_backbone_with_its_stages(
     saved: Callable[..., Any], tmp_path: Path, normalised: bool
 ) -> None:
-    settings = config(out_indices=[3, 11], normalize_backbone_outputs=normalised)
+    settings = config(out_indices=[0, 3, 11], normalize_backbone_outputs=normalised)
     model = saved("Sapiens2Backbone", settings)
     with torch.inference_mode():
         expected = model(pixels()).feature_maps
-    asked = (Stage(3, normalised), Stage(11, normalised))
+    asked = (Stage(0, normalised), Stage(3, normalised), Stage(11, normalised))
     encoding = encode(tmp_path, asked)
     for stage, maps in zip(asked, expected, strict=True):
         found = encoding.feature_map(encoding.stages[stage])

@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from markupsafe import Markup
 
-from sapiens_batch.sheets import charts
+from sapiens_batch.sheets.page import environment
+
+charts: Any = environment().get_template("charts.html").module
 
 
-def shapes(chart: Markup, tag: str) -> list[dict[str, str]]:
+def shapes(chart: str, tag: str) -> list[dict[str, str]]:
     return [element.attrib for element in ElementTree.fromstring(str(chart)).iter(tag)]
 
 

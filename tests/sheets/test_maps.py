@@ -22,11 +22,21 @@ def test_pixels_without_normals_show_the_ground() -> None:
     np.testing.assert_array_equal(maps.normal_picture(normals), maps.ground((2, 2)))
 
 
-def test_near_is_bright_and_far_is_dark() -> None:
+def test_near_is_red_and_far_is_blue() -> None:
+    depth = np.array([[1.05, 2.0, 3.5]], np.float16)
+    near, between, far = maps.depth_picture(depth, (1.0, 4.0))[0].astype(int)
+    assert near[0] > near[1] > near[2]
+    assert between[1] > far[1]
+    assert far[2] > far[0]
+
+
+def test_depth_is_drawn_on_the_persons_where_they_are_known() -> None:
     depth = np.array([[1.0, 2.0, 4.0]], np.float16)
-    picture = maps.depth_picture(depth, (1.0, 4.0)).astype(int).sum(axis=2)[0]
-    assert picture[0] > picture[1] > picture[2]
-    np.testing.assert_array_equal(maps.depth_picture(depth, (1.0, 4.0))[0, 0], [253, 231, 37])
+    persons = np.array([[True, True, False]])
+    shown = maps.depth_picture(depth, (1.0, 4.0), persons)
+    everywhere = maps.depth_picture(depth, (1.0, 4.0))
+    np.testing.assert_array_equal(shown[0, :2], everywhere[0, :2])
+    np.testing.assert_array_equal(shown[0, 2], maps.ground((1, 3))[0, 2])
 
 
 def test_depth_colours_are_spread_over_the_persons() -> None:

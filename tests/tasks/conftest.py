@@ -36,7 +36,7 @@ def make_views() -> MakeViews:
         shape = (len(sizes), spec.height, spec.width, 3)
         return ViewBatch(
             spec,
-            noise.integers(0, 256, shape, dtype=np.uint8),
+            noise.integers(0, 256, shape, dtype=spec.canvas_dtype),
             tuple(affine for _, affine in placed),
             tuple(region for region, _ in placed),
             tuple(sizes),

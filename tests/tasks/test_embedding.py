@@ -41,3 +41,19 @@ def test_patches_are_pooled_beside_the_class_token_where_asked(make_views: MakeV
     ]  # fmt: skip
     np.testing.assert_allclose(labels.columns["embedding_patches_raw"][0, :2], [1, 0])
     np.testing.assert_allclose(labels.columns["embedding_patches"][0, :2], [1, 0])
+
+
+def test_embeddings_are_stored_in_the_precision_asked_for(make_views: MakeViews) -> None:
+    task = EmbeddingTask(
+        TaskSpec(checkpoint="demo", dtype="float16", raw=True), resolve_checkpoint("demo")
+    )
+    tokens = torch.randn(2, 201, 48, generator=torch.Generator().manual_seed(0))
+    tokens[1, 0, 0] = 1e6  # beyond float16
+    labels = task.decode(
+        Outputs(Encoding(tokens, (16, 12)), None), make_views(task.view_spec, [(30, 40)] * 2)
+    )
+    assert {column.dtype for column in task.schema.columns} == {"float16"}
+    assert {str(values.dtype) for values in labels.columns.values()} == {"float16"}
+    assert [problem is None for problem in labels.problems] == [True, False]
+    plain = EmbeddingTask(TaskSpec(checkpoint="demo"), resolve_checkpoint("demo"))
+    assert {column.dtype for column in plain.schema.columns} == {"float32"}

@@ -52,3 +52,15 @@ def test_a_value_beyond_float16_is_a_problem(make_views: MakeViews) -> None:
     outputs = Outputs(Encoding(tokens, (16, 12), {task.stages[0]: tokens}), None)
     labels = task.decode(outputs, make_views(task.view_spec, [(32, 48)]))
     assert labels.problems[0].reason == "label.non_finite"
+
+
+def test_class_tokens_and_the_stem_come_with_the_layers(make_views: MakeViews) -> None:
+    task = FeaturesTask(TaskSpec(checkpoint="demo", layers=[0, 5], class_tokens=True), DEMO)
+    generator = torch.Generator().manual_seed(0)
+    stages = {stage: torch.randn(1, 201, 48, generator=generator) for stage in task.stages}
+    outputs = Outputs(Encoding(torch.zeros(1, 201, 48), (16, 12), stages), None)
+    labels = task.decode(outputs, make_views(task.view_spec, [(30, 40)]))
+    assert [stage.layer for stage in task.stages] == [0, 5]
+    expected = torch.stack([stages[stage][0, 0] for stage in task.stages]).half().numpy()
+    assert (labels.columns["features_cls"][0] == expected).all()
+    assert task.schema.columns[0].shape == (2, 48)

@@ -42,13 +42,27 @@ def test_points_are_divided_by_the_scale_and_the_focal_length_is_in_source_pixel
 def test_a_point_beyond_float16_is_a_problem_and_not_an_infinite_label(
     make_views: MakeViews,
 ) -> None:
-    maps = torch.full((1, 3, 256, 192), 3.0)
-    outputs = Outputs(ENCODING, HeadOutput(maps, torch.tensor([[1e-6]])))
+    maps = torch.full((1, 3, 256, 192), 3000.0)
+    outputs = Outputs(ENCODING, HeadOutput(maps, torch.tensor([[0.02]])))
     for dtype, reasons in (("float16", ["label.non_finite"]), ("float32", [])):
         task = PointmapTask(TaskSpec(checkpoint="demo", dtype=dtype), DEMO)
         labels = task.decode(outputs, make_views(task.view_spec, [(512, 384)]))
         assert [problem.reason for problem in labels.problems if problem] == reasons
         assert not np.isinf(labels.array).any()
+
+
+@pytest.mark.parametrize("scale", [-0.3, 0.0, 1e-6, 1e6])
+def test_a_scale_that_no_camera_has_is_a_problem(scale: float, make_views: MakeViews) -> None:
+    task = PointmapTask(TaskSpec(checkpoint="demo", dtype="float32"), DEMO)
+    maps = torch.full((2, 3, 256, 192), 3.0)
+    output = HeadOutput(maps, torch.tensor([[scale], [1.0]]))
+    labels = task.decode(
+        Outputs(ENCODING, output), make_views(task.view_spec, [(512, 384), (512, 384)])
+    )
+    assert labels.problems[0].reason == "label.scale"
+    assert labels.problems[1] is None
+    assert np.isnan(labels.array[0]).all()
+    assert np.isnan(labels.columns["pointmap_focal"]).tolist() == [True, False]
 
 
 def test_weights_without_the_scale_branch_are_refused() -> None:

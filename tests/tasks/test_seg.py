@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+import numpy as np
 import pytest
 import torch
 
 from sapiens_batch.errors import SpecError, WeightsError
+from sapiens_batch.images.frames import to_source
 from sapiens_batch.models.encoder import Encoding
 from sapiens_batch.models.heads import HeadOutput
 from sapiens_batch.models.weights import resolve_checkpoint
@@ -82,3 +84,35 @@ def test_first_generation_masks_carry_the_map_to_the_second() -> None:
     # Eyeglass came in at 2, so Face_Neck moved from 2 to 3
     assert metadata["classes"][2] == "Face_Neck"
     assert metadata["map_to_v2"]["2"] == 3
+
+
+def test_a_mask_on_the_grid_of_the_view_keeps_every_row_of_a_landscape_photo(
+    make_views: MakeViews,
+) -> None:
+    task = SegTask(TaskSpec(checkpoint="demo", frame="view"), DEMO)
+    stripes = torch.zeros(1, 29, 256, 192)
+    stripes[0, 4, ::2], stripes[0, 22, 1::2] = 1, 1
+    outputs = Outputs(Encoding(torch.zeros(1, 201, 48), (16, 12)), HeadOutput(stripes))
+    views = make_views(task.view_spec, [(300, 900)])
+    labels = task.decode(outputs, views)
+    frame = labels.frames[0]
+    assert (frame.height, frame.width) == (256, 192)
+    assert frame.to_source == views.to_source[0]
+    assert (labels.array[0, ::2] == 4).all()
+    assert (labels.array[0, 1::2] == 22).all()
+    source = to_source(
+        labels.array[0], frame.to_source, (300, 900), interpolation="nearest", fill_value=255
+    )
+    # a row of the view is 300 / 256 rows of the source
+    rows = ((np.arange(300) + 0.5) * 256 / 300 - 0.5).round().astype(int)
+    assert (source == np.where(rows % 2, 22, 4)[:, None]).mean() > 0.99
+    assert task.schema.metadata["frame"] == "view"
+
+
+def test_classes_that_nobody_gave_colours_get_colours_that_differ() -> None:
+    head = replace(DEMO.config.head, out_channels=60)
+    checkpoint = replace(DEMO, config=replace(DEMO.config, head=head))
+    metadata = SegTask(TaskSpec(checkpoint="demo"), checkpoint).schema.metadata
+    assert metadata["classes"][:2] == ["class_0", "class_1"]
+    assert len({tuple(colour) for colour in metadata["palette_rgb"]}) == 60
+    assert all(0 <= value <= 255 for colour in metadata["palette_rgb"] for value in colour)
