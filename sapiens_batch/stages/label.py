@@ -24,6 +24,7 @@ import pyarrow as pa
 
 from sapiens_batch.errors import SapiensBatchError
 from sapiens_batch.failpoints import reach
+from sapiens_batch.images.heap import keep_freed_memory
 from sapiens_batch.models.memory import is_out_of_memory
 from sapiens_batch.protocol.put import ChunkHeader
 from sapiens_batch.protocol.receipt import Receipt
@@ -57,6 +58,9 @@ from sapiens_batch.stages.view_labeler import (
 )
 from sapiens_batch.stages.write import ChunkWriter
 
+KEPT_BYTES = 2**30
+"""Freed memory that an actor keeps: the largest array, on the CPU, are the logits of a batch."""
+
 STORE_THREADS = 4
 """Arrays are encoded and put side by side; beyond the arrays of two chunks more threads idle."""
 
@@ -78,6 +82,7 @@ class LabelChunk:
         load: LoadLabeler,
         attempts: Attempts,
     ) -> None:
+        keep_freed_memory(KEPT_BYTES)
         self._context = context
         self._num_threads = num_threads
         self._load = load
