@@ -27,7 +27,8 @@ from sapiens_batch.labelset import LabelSet
 from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.commit import Commit
 from sapiens_batch.protocol.documents import Counts, StoredObject
-from sapiens_batch.protocol.manifest import JobDocument, Manifest
+from sapiens_batch.protocol.job import JobDocument
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.protocol.plan import write_plan
 from sapiens_batch.protocol.snapshot import write_snapshot
 from sapiens_batch.records import Shard

@@ -71,6 +71,10 @@ class ProtocolError(SapiensBatchError):
     exit_code = 1
 
 
+class DamagedReceiptError(ProtocolError):
+    """Receipts of an open shard are damaged or gone: order the whole shard to be labeled again."""
+
+
 class SampleError(SapiensBatchError):
     """One sample cannot be labeled; the worker turns it into a quarantined row.
 

@@ -15,7 +15,8 @@ from pydantic import BaseModel
 from spec_reference import spec_reference
 
 from sapiens_batch.protocol.commit import Commit
-from sapiens_batch.protocol.manifest import JobDocument
+from sapiens_batch.protocol.documents import Document
+from sapiens_batch.protocol.job import JobDocument
 from sapiens_batch.protocol.orders import RelabelOrder
 from sapiens_batch.protocol.plan import PlanDocument
 from sapiens_batch.protocol.receipt import Receipt
@@ -36,6 +37,13 @@ MODELS: dict[str, type[BaseModel]] = {
 def render(model: type[BaseModel]) -> str:
     """The JSON Schema of a model as it is stored."""
     schema = model.model_json_schema(mode="validation")
+    if issubclass(model, Document):
+        schema["properties"]["crc32c"] = {
+            "description": "CRC-32C of the bytes before this member and its comma",
+            "pattern": "^[0-9a-f]{8}$",
+            "type": "string",
+        }
+        schema["required"].append("crc32c")
     return json.dumps(schema, indent=2, ensure_ascii=False) + "\n"
 
 

@@ -22,10 +22,13 @@ import cv2
 import numpy as np
 
 from sapiens_batch.images.geometry import frame_for
-from sapiens_batch.protocol.manifest import JobDocument, Manifest, ShardTodo
+from sapiens_batch.protocol.job import JobDocument
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.protocol.plan import write_plan
+from sapiens_batch.protocol.put import ChunkHeader
 from sapiens_batch.protocol.receipt import Receipt
 from sapiens_batch.protocol.seal import seal_shard
+from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.records import (
     Affine,
     Array,
@@ -43,13 +46,7 @@ from sapiens_batch.sources import make_source
 from sapiens_batch.spec.job import JobSpec
 from sapiens_batch.spec.loading import parse_spec
 from sapiens_batch.stages.context import JobContext
-from sapiens_batch.stages.flow import (
-    ChunkHeader,
-    LabeledChunk,
-    PreparedPerson,
-    PreparedSample,
-    TaskRows,
-)
+from sapiens_batch.stages.flow import LabeledChunk, PreparedPerson, PreparedSample, TaskRows
 from sapiens_batch.stages.write import ChunkWriter
 from sapiens_batch.storage import open_store
 from tests import figures

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
+from sapiens_batch.protocol.put import ChunkHeader
 from sapiens_batch.records import (
     Affine,
     ArrayField,
@@ -19,13 +20,7 @@ from sapiens_batch.records import (
     Status,
     TaskLabels,
 )
-from sapiens_batch.stages.flow import (
-    ChunkHeader,
-    LabeledChunk,
-    PreparedPerson,
-    PreparedSample,
-    TaskRows,
-)
+from sapiens_batch.stages.flow import LabeledChunk, PreparedPerson, PreparedSample, TaskRows
 
 SHARD = Shard("ab" * 16, "000.tar", "file:///in/000.tar", "10-1", 10)
 CHUNK_SAMPLES = 4

@@ -1,24 +1,24 @@
 """The driver's side of a running job: count receipts, seal and commit shards, try again.
 
-The driver holds no truth. What it keeps in memory are the chunks that are done, and the receipts of
-shards in flight; all of it can be read back from the store, which is what resuming does.
+The driver holds no truth. What it keeps in memory are the chunks that are done; all of it can be
+read back from the store, which is what resuming does.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
 
 from sapiens_batch.driver.progress import Progress, Reporter
 from sapiens_batch.errors import ProtocolError, StorageError
 from sapiens_batch.protocol import keys
-from sapiens_batch.protocol.commit import Commit, total_counts
+from sapiens_batch.protocol.commit import Commit
 from sapiens_batch.protocol.documents import Counts
-from sapiens_batch.protocol.manifest import READ_THREADS, Manifest, ShardTodo
-from sapiens_batch.protocol.orders import ordered_chunks
+from sapiens_batch.protocol.manifest import READ_THREADS, Manifest
+from sapiens_batch.protocol.open_shard import OpenShard
 from sapiens_batch.protocol.receipt import Receipt
 from sapiens_batch.protocol.seal import seal_shard
+from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.stages.context import JobContext
 from sapiens_batch.stages.flow import Failure, Outcome, failure_of
 
@@ -27,48 +27,6 @@ SEAL_THREADS = 4
 
 WAVE_SHARDS = 4096
 """Shards per Ray graph; one read task each, and Ray plans every task before it starts."""
-
-
-@dataclass(slots=True)
-class OpenShard:
-    """A shard that is not sealed.
-
-    Attributes:
-        todo: What was left to do when the run began.
-        done: Chunks that need no work: they have a receipt, or hold no ordered sample.
-        end: Number of the shard's last chunk, once known.
-        receipts: Those that this run has seen, by chunk; the others are in the store.
-    """
-
-    todo: ShardTodo
-    done: set[int]
-    end: int | None = None
-    receipts: dict[int, Receipt] = field(default_factory=dict)
-
-    def add(self, receipt: Receipt) -> bool:
-        """Take in a receipt; False where it was known."""
-        if receipt.chunk in self.done or receipt.generation != self.todo.generation:
-            return False
-        self.done.add(receipt.chunk)
-        self.receipts[receipt.chunk] = receipt
-        if receipt.last:
-            self.end = receipt.chunk
-        return True
-
-    def num_labeled(self, receipt: Receipt) -> int:
-        """Samples of a chunk that were to be labeled."""
-        samples = range(receipt.start, receipt.stop)
-        return len(samples if self.todo.samples is None else self.todo.samples & set(samples))
-
-    def is_complete(self, chunk_samples: int) -> bool:
-        """Whether every chunk is done."""
-        if self.todo.samples is not None:
-            return ordered_chunks(self.todo.samples, chunk_samples) <= self.done
-        return self.end is not None and len(self.done) == self.end + 1
-
-    def rest(self) -> ShardTodo:
-        """What is left to do, frozen."""
-        return replace(self.todo, done_chunks=frozenset(self.done))
 
 
 class Driver:
@@ -171,12 +129,10 @@ class Driver:
             self._seals[shard_id] = self._executor.submit(self._seal, shard)
 
     def _seal(self, shard: OpenShard) -> Commit:
-        """Seal a shard, in a thread; receipts of earlier runs are read now."""
-        todo, receipts = shard.todo, shard.receipts
-        if len(receipts) < len(shard.done):
-            stored = self._manifest.receipts(todo.shard.shard_id, todo.generation)
-            receipts = {one.chunk: one for one in stored} | receipts
-        return seal_shard(self._context, todo, list(receipts.values()))
+        """Seal a shard, in a thread."""
+        todo = shard.todo
+        receipts = self._manifest.receipts(todo.shard.shard_id, todo.generation)
+        return seal_shard(self._context, todo, receipts)
 
     def _collect(self, *, wait: bool) -> None:
         for shard_id, future in list(self._seals.items()):
@@ -194,7 +150,6 @@ class Driver:
         del self._open[found.shard_id]
         before = self._visible.get(found.shard_id)
         if before is None:
-            counted = total_counts(shard.receipts.values())
-            self._progress.shard_done(found.size_bytes, commit.counts, counted=counted)
+            self._progress.shard_done(found.size_bytes, commit.counts, counted=shard.counts)
         else:
             self._progress.shard_replaced(before, commit.counts)

@@ -16,7 +16,7 @@ import ray
 import ray.data
 
 from sapiens_batch.driver.sizing import LABEL_CPUS, PREPARE_CPUS, READ_CPUS, WRITE_CPUS, Sizing
-from sapiens_batch.protocol.manifest import ShardTodo
+from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.sources import with_absolute_addresses
 from sapiens_batch.stages.attempts import AttemptLedger
 from sapiens_batch.stages.context import JobContext

@@ -16,7 +16,8 @@ from typing import TYPE_CHECKING, Any
 from sapiens_batch.errors import DriftError, SpecError
 from sapiens_batch.persons.detector import detector_digest, with_absolute_model
 from sapiens_batch.protocol import keys
-from sapiens_batch.protocol.manifest import JobDocument, Manifest
+from sapiens_batch.protocol.job import JobDocument
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.protocol.plan import PlanDrift, compare, write_plan
 from sapiens_batch.records import LabelSchema, Level, Shard, TaskName
 from sapiens_batch.sinks import label_schema as schema_json

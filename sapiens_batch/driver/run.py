@@ -24,8 +24,9 @@ from sapiens_batch.driver.sizing import decide
 from sapiens_batch.errors import SapiensBatchError, StorageError
 from sapiens_batch.protocol.commit import total_reasons
 from sapiens_batch.protocol.documents import Counts
-from sapiens_batch.protocol.manifest import Manifest, ShardTodo
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.protocol.snapshot import CommitSummary, write_snapshot
+from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.records import Problem
 from sapiens_batch.spec.job import JobSpec
 from sapiens_batch.stages.attempts import AttemptLedger

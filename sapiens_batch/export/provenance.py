@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from sapiens_batch import __version__
-from sapiens_batch.protocol.manifest import JobDocument
+from sapiens_batch.protocol.job import JobDocument
 from sapiens_batch.records import LabelSchema
 from sapiens_batch.sinks.base import CONVENTIONS
 

@@ -19,7 +19,8 @@ from sapiens_batch.labelset.commits import CommitReader
 from sapiens_batch.labelset.filters import Filter, as_expression
 from sapiens_batch.labelset.sample import SampleLabels, table_rows
 from sapiens_batch.protocol.commit import Commit
-from sapiens_batch.protocol.manifest import JobDocument, Manifest
+from sapiens_batch.protocol.job import JobDocument
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.protocol.snapshot import CommitSummary, read_summaries
 from sapiens_batch.records import LabelSchema, Level
 from sapiens_batch.sinks.parquet import table_schema

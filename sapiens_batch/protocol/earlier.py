@@ -16,9 +16,9 @@ from sapiens_batch.errors import ProtocolError
 from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.commit import Commit
 from sapiens_batch.protocol.documents import StoredObject
+from sapiens_batch.protocol.put import ChunkHeader
 from sapiens_batch.records import Array, LabelSchema, Level
 from sapiens_batch.sinks import parquet, zarr
-from sapiens_batch.stages.flow import ChunkHeader
 from sapiens_batch.storage import MissingObjectError, Store
 
 

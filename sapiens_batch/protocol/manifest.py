@@ -10,97 +10,27 @@ from __future__ import annotations
 import uuid
 from collections.abc import Collection, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
 from itertools import islice
-from typing import Annotated, Any, TypeVar
-
-from pydantic import Field
+from typing import TypeVar
 
 from sapiens_batch.errors import DriftError, ProtocolError, StorageError
 from sapiens_batch.protocol import keys
-from sapiens_batch.protocol.commit import Commit, tiling
-from sapiens_batch.protocol.documents import Document, Sha256, now
+from sapiens_batch.protocol.commit import Commit
+from sapiens_batch.protocol.documents import now
+from sapiens_batch.protocol.job import JobDocument
 from sapiens_batch.protocol.orders import Cause, RelabelOrder, choose, ordered_chunks
 from sapiens_batch.protocol.plan import PlanDocument, list_plans, read_plan
 from sapiens_batch.protocol.receipt import Receipt
 from sapiens_batch.protocol.snapshot import CommitSummary, read_summaries
-from sapiens_batch.records import FORMAT_VERSION, LabelSchema, Shard
-from sapiens_batch.sinks import label_schema as schema
-from sapiens_batch.storage import Capabilities, MissingObjectError, Store
+from sapiens_batch.protocol.todo import ShardTodo
+from sapiens_batch.records import Shard
+from sapiens_batch.storage import MissingObjectError, Store
 
 # Object stores answer in tens of milliseconds whatever the load; 16 requests in flight keep a
 # driver below the rates at which they push back.
 READ_THREADS = 16
 
 Kind = TypeVar("Kind", Commit, Receipt, RelabelOrder)
-
-
-class JobDocument(Document):
-    """`job.json`: everything that binds a job directory to what it was made by.
-
-    Attributes:
-        format_version: Version of the job directory's format.
-        name: The job's name.
-        created: ISO 8601 time in UTC.
-        spec: The resolved spec as JSON values, without secrets.
-        spec_digest: Digest of the part of the spec that changes labels.
-        schemas: Label schemas as JSON values, in the order of their tasks.
-        extra_columns: Columns of the source that `images` keeps.
-        capabilities: What the output store was probed to do.
-        licences: Licence notes by checkpoint.
-        versions: Versions of the packages that made the job, for people.
-    """
-
-    format_version: Annotated[int, Field(ge=1, le=FORMAT_VERSION)] = FORMAT_VERSION
-    name: str
-    created: str = Field(default_factory=now)
-    spec: dict[str, Any]
-    spec_digest: Sha256
-    schemas: tuple[dict[str, Any], ...]
-    extra_columns: tuple[str, ...] = ()
-    capabilities: dict[str, Any] = Field(default_factory=dict)
-    licences: dict[str, str] = Field(default_factory=dict)
-    versions: dict[str, str] = Field(default_factory=dict)
-
-    @property
-    def probed(self) -> Capabilities | None:
-        """What the store was probed to do, or None where that is not recorded."""
-        return Capabilities(**self.capabilities) if self.capabilities else None
-
-    @property
-    def label_schemas(self) -> tuple[LabelSchema, ...]:
-        """The label schemas as records."""
-        return tuple(schema.from_json(one) for one in self.schemas)
-
-
-@dataclass(frozen=True, slots=True)
-class ShardTodo:
-    """A shard with samples to label: one without a commit, or one with an open relabel order.
-
-    Attributes:
-        shard: The shard.
-        done_chunks: Chunks to leave alone: they have a receipt of this generation, or hold no
-            ordered sample.
-        generation: Which generation of the shard is to be made, 0 for its first labels.
-        samples: Indices of the ordered samples, or None for all. The rows of other samples in the
-            same chunks are taken over from the newest commit.
-    """
-
-    shard: Shard
-    done_chunks: frozenset[int]
-    generation: int = 0
-    samples: frozenset[int] | None = None
-
-    def is_complete(self, receipts: Iterable[Receipt], chunk_samples: int) -> bool:
-        """Whether receipts of this generation suffice to seal it (I5).
-
-        Raises:
-            ProtocolError: The receipts contradict each other.
-        """
-        if self.samples is None:
-            return tiling(receipts, chunk_samples) is not None
-        have = {receipt.chunk for receipt in receipts}
-        return ordered_chunks(self.samples, chunk_samples) <= have
 
 
 class Manifest:

@@ -17,9 +17,9 @@ from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.commit import Commit, CommittedArray, build_commit
 from sapiens_batch.protocol.documents import StoredObject
 from sapiens_batch.protocol.earlier import EarlierLabels, newest_commit
-from sapiens_batch.protocol.manifest import ShardTodo
 from sapiens_batch.protocol.receipt import Receipt
 from sapiens_batch.protocol.tables import status_counts
+from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.records import LabelSchema, Level
 from sapiens_batch.sinks import parquet, zarr
 from sapiens_batch.stages.context import JobContext

@@ -43,6 +43,7 @@ _STORED = pa.struct(
         pa.field("size_bytes", pa.int64()),
         pa.field("sha256", pa.string()),
         pa.field("rows", pa.int64()),
+        pa.field("block_crc32c", pa.string()),
     ]
 )
 _FIELDS: list[pa.Field[Any]] = [

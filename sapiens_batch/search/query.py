@@ -14,7 +14,7 @@ import numpy as np
 from pydantic import ValidationError
 
 from sapiens_batch.errors import DriftError, InputError, SampleError
-from sapiens_batch.protocol.manifest import JobDocument
+from sapiens_batch.protocol.job import JobDocument
 from sapiens_batch.records import Array, TaskName, ViewBatch
 from sapiens_batch.search.vectors import DEFAULT_COLUMN
 from sapiens_batch.spec.task import TaskSpec

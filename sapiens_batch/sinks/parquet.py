@@ -173,6 +173,7 @@ def encode(table: pa.Table) -> bytes:
         compression_level=1,
         **encodings,
         write_page_index=True,
+        write_page_checksum=True,  # what readers that do not know the commit can check
     )
     return buffer.getvalue()
 
@@ -184,8 +185,8 @@ def decode(data: bytes) -> pa.Table:
         ProtocolError: The bytes are no Parquet file.
     """
     try:
-        return pq.read_table(pa.BufferReader(data))
-    except (pa.ArrowInvalid, OSError) as error:
+        return pq.read_table(pa.BufferReader(data), page_checksum_verification=True)
+    except (pa.ArrowException, OSError) as error:
         raise ProtocolError(f"not a whole Parquet file: {error}; run `verify`") from error
 
 

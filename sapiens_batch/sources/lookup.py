@@ -12,7 +12,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from sapiens_batch.errors import InputError, SapiensBatchError
-from sapiens_batch.protocol.manifest import JobDocument
+from sapiens_batch.protocol.job import JobDocument
 from sapiens_batch.records import Sample, Shard
 from sapiens_batch.sources import make_source
 from sapiens_batch.spec.job import SourceSpec

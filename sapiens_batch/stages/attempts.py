@@ -22,8 +22,8 @@ from dataclasses import dataclass, field, replace
 
 from sapiens_batch.errors import SapiensBatchError
 from sapiens_batch.protocol import keys
-from sapiens_batch.protocol.manifest import ShardTodo
-from sapiens_batch.stages.flow import ChunkHeader
+from sapiens_batch.protocol.put import ChunkHeader
+from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.storage import Store
 
 _RUN_DIGITS = 16

@@ -18,8 +18,9 @@ from typing import Any
 
 from sapiens_batch.child.exchange import receive, send
 from sapiens_batch.child.processes import end_process, ending, module_command, start_process
+from sapiens_batch.protocol.put import ChunkHeader
 from sapiens_batch.records import Chunk, Problem, Sample, Status
-from sapiens_batch.stages.flow import ChunkHeader, LabeledChunk, PreparedSample, SuspectChunk
+from sapiens_batch.stages.flow import LabeledChunk, PreparedSample, SuspectChunk
 from sapiens_batch.stages.isolated_process import READY, Setup
 from sapiens_batch.stages.join import join_chunks
 

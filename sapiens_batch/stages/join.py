@@ -12,8 +12,9 @@ from dataclasses import replace
 
 import numpy as np
 
+from sapiens_batch.protocol.put import ChunkHeader
 from sapiens_batch.records import Array, LabelSchema, Level, TaskLabels, TaskName
-from sapiens_batch.stages.flow import ChunkHeader, LabeledChunk, TaskRows
+from sapiens_batch.stages.flow import LabeledChunk, TaskRows
 
 
 def join_chunks(

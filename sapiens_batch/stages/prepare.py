@@ -21,9 +21,10 @@ from sapiens_batch.images.guard import guarded_decoder
 from sapiens_batch.images.heap import keep_freed_memory
 from sapiens_batch.images.reduction import NEVER, crop_density
 from sapiens_batch.persons.base import PersonFinder, Persons
+from sapiens_batch.protocol.put import ChunkHeader
 from sapiens_batch.records import Array, Chunk, Level, Problem, Sample, Status, ViewSpec
 from sapiens_batch.spec.job import DecodeSpec
-from sapiens_batch.stages.flow import ChunkHeader, PreparedChunk, PreparedPerson, PreparedSample
+from sapiens_batch.stages.flow import PreparedChunk, PreparedPerson, PreparedSample
 from sapiens_batch.stages.viewing import ViewCollector
 
 _NOBODY = Persons(np.empty((0, 4), np.float32), np.empty(0, np.float32), ())

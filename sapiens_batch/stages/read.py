@@ -9,12 +9,13 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
-from sapiens_batch.protocol.manifest import ShardTodo
+from sapiens_batch.protocol.put import ChunkHeader
+from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.records import Chunk
 from sapiens_batch.sources import make_source
 from sapiens_batch.sources.chunks import iter_chunks
 from sapiens_batch.spec.job import SourceSpec
-from sapiens_batch.stages.flow import ChunkHeader, ReadChunk
+from sapiens_batch.stages.flow import ReadChunk
 
 
 @dataclass(frozen=True, slots=True)

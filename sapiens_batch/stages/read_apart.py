@@ -18,7 +18,7 @@ from collections.abc import Iterator
 from sapiens_batch.child.exchange import receive, send
 from sapiens_batch.child.processes import end_process, ending, module_command, start_process
 from sapiens_batch.errors import InputError
-from sapiens_batch.protocol.manifest import ShardTodo
+from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.stages.flow import Outcome, ReadChunk, failure_of
 from sapiens_batch.stages.read import ShardReader
 

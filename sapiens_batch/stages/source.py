@@ -15,7 +15,7 @@ from ray.data import DataContext, Datasource
 from ray.data.block import BlockMetadata
 from ray.data.datasource import ReadTask
 
-from sapiens_batch.protocol.manifest import ShardTodo
+from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.stages.attempts import AttemptLedger
 from sapiens_batch.stages.flow import Outcome, failure_of, pack
 from sapiens_batch.stages.read import ShardReader

@@ -19,10 +19,10 @@ import pyarrow as pa
 
 from sapiens_batch.failpoints import reach
 from sapiens_batch.persons import make_person_finder
+from sapiens_batch.protocol.put import ChunkHeader
 from sapiens_batch.stages.attempts import AttemptLedger
 from sapiens_batch.stages.context import JobContext
 from sapiens_batch.stages.flow import (
-    ChunkHeader,
     LabeledChunk,
     Outcome,
     PreparedChunk,

@@ -21,12 +21,13 @@ from sapiens_batch.failpoints import reach
 from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.documents import StoredObject, now
 from sapiens_batch.protocol.earlier import EarlierLabels, newest_commit
+from sapiens_batch.protocol.put import ChunkHeader
 from sapiens_batch.protocol.receipt import Receipt
 from sapiens_batch.protocol.tables import status_counts
 from sapiens_batch.records import LabelSchema, Level, Problem, TaskName
 from sapiens_batch.sinks import parquet, zarr
 from sapiens_batch.stages.adopt import adopt
-from sapiens_batch.stages.flow import ChunkHeader, LabeledChunk
+from sapiens_batch.stages.flow import LabeledChunk
 from sapiens_batch.stages.label_rows import array_rows, images_table, persons_table, settle
 from sapiens_batch.storage import Store
 

@@ -7,7 +7,9 @@ the concern of `storage.inputs`, not of this contract.
 
 from __future__ import annotations
 
+import uuid
 from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Protocol, runtime_checkable
 
@@ -70,6 +72,22 @@ class Store(Protocol):
         """
         ...
 
+    def copy(self, source: str, key: str) -> bool:
+        """Give an object a second name without moving its bytes through this machine.
+
+        A hard link or a copy by the server; durable when this returns. Callers give a `key` that no
+        other attempt uses: stores need not decide a race between two copies.
+
+        Returns:
+            True when this call made the object `key`, False when that was already taken; then the
+            existing object stays untouched.
+
+        Raises:
+            MissingObjectError: There is no object `source`.
+            StorageError: The store refused or could not be reached.
+        """
+        ...
+
     def read(self, key: str) -> bytes:
         """The whole object.
 
@@ -110,6 +128,16 @@ class Store(Protocol):
         """Remove an object; a missing one is no error. For `gc` and the owner of an attempt."""
         ...
 
+    def now_s(self) -> float | None:
+        """The store's own clock, which dates its objects, found by making a short-lived one.
+
+        None where the store gives its objects no time; nothing can be called old then.
+
+        Raises:
+            StorageError: The store refused or could not be reached.
+        """
+        ...
+
     def probe(self) -> Capabilities:
         """Find out what the store can do by trying it on a random key, and clean up.
 
@@ -125,6 +153,16 @@ class Store(Protocol):
     def unfinished(self) -> Iterator[ObjectInfo]:
         """What interrupted writes left behind, under keys that `list` hides; for `gc`."""
         ...
+
+
+@contextmanager
+def short_lived(store: Store, purpose: str) -> Iterator[str]:
+    """A key of its own for an object that is removed on leaving."""
+    key = f"{purpose}-{uuid.uuid4().hex}"
+    try:
+        yield key
+    finally:
+        store.delete(key)
 
 
 def check_key(key: str) -> str:

@@ -12,7 +12,6 @@ import random
 import re
 import threading
 import time
-import uuid
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
@@ -26,9 +25,10 @@ from sapiens_batch.storage.base import (
     ObjectInfo,
     check_key,
     check_range,
+    short_lived,
 )
 from sapiens_batch.storage.failures import is_authority, is_taken, is_transient
-from sapiens_batch.storage.listing import list_folder
+from sapiens_batch.storage.listing import list_folder, modified_s
 
 Result = TypeVar("Result")
 
@@ -100,6 +100,14 @@ class FsspecStore:
             raise
         return True
 
+    def copy(self, source: str, key: str) -> bool:
+        """See `Store.copy`; done by the server, whatever the size."""
+        original, target = self._path(source), self._path(key)
+        if self.exists(key):
+            return False
+        self._retrying("copy", source, lambda: self._fs.cp_file(original, target))
+        return True
+
     def read(self, key: str) -> bytes:
         """See `Store.read`."""
         path = self._path(key)
@@ -156,23 +164,23 @@ class FsspecStore:
         except MissingObjectError:
             return
 
+    def now_s(self) -> float | None:
+        """See `Store.now_s`."""
+        with short_lived(self, "clock") as key:
+            self.create(key, key.encode())
+            info = self._retrying("look at", key, lambda: self._fs.info(self._path(key)))
+        return modified_s(info) or None
+
     def probe(self) -> Capabilities:
         """See `Store.probe`."""
-        key = f"probe-{uuid.uuid4().hex}"
-        path = self._path(key)
-        first, second = b"first", b"second"
-        try:
-            self._retrying("write", key, lambda: self._fs.pipe_file(path, first, mode="create"))
-            conditional = False
-            try:
-                self._retrying(
-                    "write", key, lambda: self._fs.pipe_file(path, second, mode="create")
-                )
-            except _TakenError:
-                conditional = self.read(key) == first
-        finally:
-            self.delete(key)
-        return Capabilities(conditional_create=conditional, backend=_scheme(self._address))
+        with short_lived(self, "probe") as key:
+            first = f"first {key}".encode()
+            self.create(key, first)
+            refused = not self.create(key, b"second") and self.read(key) == first
+        return Capabilities(
+            conditional_create=refused and self._conditional_create,
+            backend=_scheme(self._address),
+        )
 
     def adapted(self, capabilities: Capabilities) -> FsspecStore:
         """See `Store.adapted`."""

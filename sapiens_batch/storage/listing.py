@@ -37,7 +37,7 @@ def list_folder(fs: Any, root: str, folder: str, request: Request) -> Iterator[O
     found: Mapping[str, Mapping[str, Any]] = request(lambda: fs.find(folder, detail=True))
     for path in sorted(found):
         info = found[path]
-        yield ObjectInfo(path[len(root) + 1 :], int(info["size"]), _modified_s(info))
+        yield ObjectInfo(path[len(root) + 1 :], int(info["size"]), modified_s(info))
 
 
 def _s3_pages(fs: Any, root: str, folder: str, request: Request) -> Iterator[ObjectInfo]:
@@ -57,7 +57,8 @@ def _s3_pages(fs: Any, root: str, folder: str, request: Request) -> Iterator[Obj
         arguments["ContinuationToken"] = page["NextContinuationToken"]
 
 
-def _modified_s(info: Mapping[str, Any]) -> float:
+def modified_s(info: Mapping[str, Any]) -> float:
+    """Unix time at which a store dates an object; 0.0 where it does not."""
     for name in ("LastModified", "mtime", "last_modified", "updated", "created"):
         value = info.get(name)
         if isinstance(value, int | float):

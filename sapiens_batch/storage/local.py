@@ -10,9 +10,12 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+import shutil
 import uuid
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from enum import Enum, auto
 from pathlib import Path
+from typing import BinaryIO
 
 from sapiens_batch.errors import StorageError
 from sapiens_batch.storage.base import (
@@ -21,10 +24,25 @@ from sapiens_batch.storage.base import (
     ObjectInfo,
     check_key,
     check_range,
+    short_lived,
 )
 
 TEMPORARY_SUFFIX = ".partial"
 _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.EMLINK, errno.ENOSYS}
+
+
+class _Placed(Enum):
+    """How a finished file came by its name.
+
+    Attributes:
+        LINKED: By a hard link, which the kernel refuses where the name is taken.
+        RENAMED: By a rename, because the folder has no hard links; two writers may both succeed.
+        TAKEN: It did not: the name is another file's.
+    """
+
+    LINKED = auto()
+    RENAMED = auto()
+    TAKEN = auto()
 
 
 class LocalStore:
@@ -47,22 +65,22 @@ class LocalStore:
 
     def create(self, key: str, data: bytes | memoryview) -> bool:
         """See `Store.create`."""
-        target = self._path(key)
-        temporary = target.with_name(f".{uuid.uuid4().hex}{TEMPORARY_SUFFIX}")
+        return self._put("write", key, lambda file: file.write(data)) is not _Placed.TAKEN
+
+    def copy(self, source: str, key: str) -> bool:
+        """See `Store.copy`; bytes are copied only where the folder cannot link."""
+        original, target = self._path(source), self._path(key)
         try:
             _make_folders(target.parent)
-            with temporary.open("xb") as file:
-                file.write(data)
-                file.flush()
-                os.fsync(file.fileno())
-            try:
-                created = _link(temporary, target)
-            finally:
-                temporary.unlink(missing_ok=True)
+            os.link(original, target)
             _flush_folder(target.parent)
+        except FileExistsError:
+            return False
         except OSError as error:
-            raise self._refused("write", key, error) from error
-        return created
+            if error.errno not in _NO_LINKS:
+                raise self._refused("copy", source, error) from error
+            return self._copy_bytes(original, key)
+        return True
 
     def read(self, key: str) -> bytes:
         """See `Store.read`."""
@@ -114,27 +132,20 @@ class LocalStore:
         except OSError as error:
             raise self._refused("delete", key, error) from error
 
+    def now_s(self) -> float:
+        """See `Store.now_s`; the clock of the machine that serves the folder."""
+        with short_lived(self, "clock") as key:
+            self.create(key, b"")
+            try:
+                return self._path(key).stat().st_mtime
+            except OSError as error:
+                raise self._refused("look at", key, error) from error
+
     def probe(self) -> Capabilities:
         """See `Store.probe`."""
-        folder = self.root / f".{uuid.uuid4().hex}{TEMPORARY_SUFFIX}"
-        try:
-            _make_folders(self.root)
-            folder.mkdir()
-            first, second = folder / "first", folder / "second"
-            first.write_bytes(b"first")
-            try:
-                os.link(first, second)
-                links = True
-            except OSError as error:
-                if error.errno not in _NO_LINKS:
-                    raise
-                links = False
-            first.unlink()
-            second.unlink(missing_ok=True)
-            folder.rmdir()
-        except OSError as error:
-            raise self._refused("write", "", error) from error
-        return Capabilities(conditional_create=links, backend="local")
+        with short_lived(self, "probe") as key:
+            placed = self._put("write", key, lambda file: file.write(b"probe"))
+        return Capabilities(conditional_create=placed is _Placed.LINKED, backend="local")
 
     def adapted(self, capabilities: Capabilities) -> LocalStore:
         """See `Store.adapted`; what a folder cannot do is found out at each create."""
@@ -148,12 +159,38 @@ class LocalStore:
                 key = path.relative_to(self.root).as_posix()
                 yield ObjectInfo(key, stat.st_size, stat.st_mtime)
 
+    def _put(self, verb: str, key: str, write: Callable[[BinaryIO], object]) -> _Placed:
+        """Write a temporary file and give it its name; leaves no temporary file, whatever fails."""
+        target = self._path(key)
+        temporary = target.with_name(f".{uuid.uuid4().hex}{TEMPORARY_SUFFIX}")
+        try:
+            _make_folders(target.parent)
+            try:
+                with temporary.open("xb") as file:
+                    write(file)
+                    file.flush()
+                    os.fsync(file.fileno())
+                placed = _place(temporary, target)
+            finally:
+                temporary.unlink(missing_ok=True)
+            _flush_folder(target.parent)
+        except OSError as error:
+            raise self._refused(verb, key, error) from error
+        return placed
+
+    def _copy_bytes(self, original: Path, key: str) -> bool:
+        def write(file: BinaryIO) -> None:
+            with original.open("rb") as whole:
+                shutil.copyfileobj(whole, file)
+
+        return self._put("copy", key, write) is not _Placed.TAKEN
+
     def _path(self, key: str) -> Path:
         return self.root / check_key(key)
 
     def _refused(self, verb: str, key: str, error: OSError) -> StorageError:
         where = f"{self.uri}/{key}" if key else self.uri
-        if isinstance(error, FileNotFoundError | NotADirectoryError) and verb == "read":
+        if isinstance(error, FileNotFoundError | NotADirectoryError) and verb in ("read", "copy"):
             return MissingObjectError(f"{where} does not exist")
         cause = error.strerror or str(error)
         return StorageError(
@@ -162,21 +199,21 @@ class LocalStore:
         )
 
 
-def _link(temporary: Path, target: Path) -> bool:
-    """Give a finished file its name unless that is taken; True when it got it."""
+def _place(temporary: Path, target: Path) -> _Placed:
+    """Give a finished file its name unless that is taken."""
     try:
         os.link(temporary, target)
     except FileExistsError:
         # NFS may lose the reply to a link that was made; the link count tells.
-        return temporary.stat().st_nlink == 2
+        return _Placed.LINKED if temporary.stat().st_nlink == 2 else _Placed.TAKEN
     except OSError as error:
         if error.errno not in _NO_LINKS:
             raise
-        # Without hard links there is no exclusive rename; `probe` has reported it as such.
         if target.exists():
-            return False
+            return _Placed.TAKEN
         temporary.replace(target)
-    return True
+        return _Placed.RENAMED
+    return _Placed.LINKED
 
 
 def _make_folders(folder: Path) -> None:

@@ -54,6 +54,10 @@ class MemoryStore:
             self._objects[key] = (bytes(data), time.time())
         return True
 
+    def copy(self, source: str, key: str) -> bool:
+        """See `Store.copy`."""
+        return self.create(key, self.read(source))
+
     def read(self, key: str) -> bytes:
         """See `Store.read`."""
         found = self._objects.get(check_key(key))
@@ -85,6 +89,10 @@ class MemoryStore:
         """See `Store.delete`."""
         with _LOCK:
             self._objects.pop(check_key(key), None)
+
+    def now_s(self) -> float:
+        """See `Store.now_s`."""
+        return time.time()
 
     def probe(self) -> Capabilities:
         """See `Store.probe`."""

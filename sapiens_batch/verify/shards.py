@@ -18,7 +18,7 @@ from sapiens_batch.labelset.shard import array_objects, read_table
 from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.commit import Commit
 from sapiens_batch.protocol.documents import StoredObject
-from sapiens_batch.protocol.manifest import JobDocument
+from sapiens_batch.protocol.job import JobDocument
 from sapiens_batch.protocol.tables import status_counts
 from sapiens_batch.records import Array, LabelSchema, Level, Status
 from sapiens_batch.sinks import zarr

@@ -18,7 +18,8 @@ import pyarrow as pa
 from sapiens_batch.driver.partition import WHOLE, Partition
 from sapiens_batch.driver.progress import Progress
 from sapiens_batch.driver.run import JobSummary, carry_out
-from sapiens_batch.protocol.manifest import JobDocument, Manifest
+from sapiens_batch.protocol.job import JobDocument
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.protocol.plan import write_plan
 from sapiens_batch.records import ViewKind, ViewSpec
 from sapiens_batch.sinks import label_schema as schema_json

@@ -11,10 +11,10 @@ from pathlib import Path
 import pytest
 
 from sapiens_batch.protocol.manifest import Manifest
+from sapiens_batch.protocol.put import ChunkHeader
 from sapiens_batch.records import TaskLabels, TaskName, ViewBatch, ViewSpec
 from sapiens_batch.stages.attempts import AttemptLedger
 from sapiens_batch.stages.context import JobContext
-from sapiens_batch.stages.flow import ChunkHeader
 from tests.chaos.jobs import check_whole, run_here
 from tests.chaos.matrix import Arena
 from tests.synthetic import Synthetic, SyntheticLabeler

@@ -9,9 +9,9 @@ import pytest
 from sapiens_batch.driver.retry import order_retry
 from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.manifest import Manifest
+from sapiens_batch.protocol.put import ChunkHeader
 from sapiens_batch.sinks import parquet
 from sapiens_batch.stages.attempts import AttemptLedger
-from sapiens_batch.stages.flow import ChunkHeader
 from tests.chaos.jobs import Place, check_whole, make_job, run_here
 from tests.chaos.matrix import Arena
 from tests.synthetic import (

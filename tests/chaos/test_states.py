@@ -29,9 +29,12 @@ from sapiens_batch import failpoints as faults
 from sapiens_batch.driver.retry import order_retry
 from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.commit import Commit
-from sapiens_batch.protocol.manifest import JobDocument, Manifest, ShardTodo
+from sapiens_batch.protocol.job import JobDocument
+from sapiens_batch.protocol.manifest import Manifest
+from sapiens_batch.protocol.open_shard import OpenShard
 from sapiens_batch.protocol.plan import write_plan
 from sapiens_batch.protocol.seal import seal_shard
+from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.records import Shard
 from sapiens_batch.sinks import label_schema as schema_json
 from sapiens_batch.sinks import parquet
@@ -134,7 +137,10 @@ class JobStates(RuleBasedStateMachine):
         """A driver seals a shard of its list if the receipts suffice, whoever wrote them."""
         todo = self.seen[pick % len(self.seen)]
         receipts = self.manifest.receipts(todo.shard.shard_id, todo.generation)
-        if todo.is_complete(receipts, CHUNK_SAMPLES):
+        shard = OpenShard(todo, set())
+        for receipt in receipts:
+            shard.add(receipt)
+        if shard.is_complete(CHUNK_SAMPLES):
             with self.crashing(crash):
                 seal_shard(self.context, todo, receipts)
 

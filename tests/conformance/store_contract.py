@@ -144,6 +144,40 @@ class StoreContract:
         assert copy.create("after", b"2") is True
         assert store.read("after") == b"2"
 
+    def test_a_copy_is_another_whole_object(self, store: Store) -> None:
+        store.create("from/one", b"payload")
+        assert store.copy("from/one", "to/a/two") is True
+        store.delete("from/one")
+        assert store.read("to/a/two") == b"payload"
+        assert [one.key for one in store.list("")] == ["to/a/two"]
+
+    def test_a_copy_replaces_nothing(self, store: Store) -> None:
+        store.create("one", b"first")
+        store.create("two", b"second")
+        assert store.copy("one", "two") is False
+        assert store.read("two") == b"second"
+
+    def test_a_copy_of_what_is_gone_names_it(self, store: Store) -> None:
+        with pytest.raises(MissingObjectError, match=r"not/there"):
+            store.copy("not/there", "to/it")
+        assert list(store.list("")) == []
+
+    def test_a_copy_may_be_copied_and_deleted_alone(self, store: Store) -> None:
+        store.create("one", b"payload")
+        assert store.copy("one", "two") is True
+        assert store.copy("two", "three") is True
+        store.delete("two")
+        assert store.read("one") == store.read("three") == b"payload"
+
+    def test_its_own_clock_dates_its_objects(self, store: Store) -> None:
+        store.create("when", b"1")
+        (found,) = store.list("")
+        now_s = store.now_s()
+        assert now_s is not None
+        # servers keep whole seconds
+        assert found.modified_s - 1 <= now_s <= found.modified_s + 60
+        assert [one.key for one in store.list("")] == ["when"]
+
     def test_adapting_to_what_it_can_do_changes_nothing(self, store: Store) -> None:
         adapted = store.adapted(store.probe())
         assert adapted.create("a", b"1") is True

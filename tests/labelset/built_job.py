@@ -16,7 +16,8 @@ from sapiens_batch.labelset.shard import array_objects
 from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.commit import Commit, CommittedArray, build_commit
 from sapiens_batch.protocol.documents import Counts, StoredObject
-from sapiens_batch.protocol.manifest import JobDocument, Manifest
+from sapiens_batch.protocol.job import JobDocument
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.protocol.plan import write_plan
 from sapiens_batch.protocol.receipt import Receipt
 from sapiens_batch.records import Array, LabelSchema, Level, Shard

@@ -21,6 +21,7 @@ from sapiens_batch.protocol.documents import Counts, StoredObject
 from sapiens_batch.protocol.receipt import Receipt
 from sapiens_batch.records import Problem
 from tests.protocol.documents import DIGEST, receipt, shard
+from tests.sealed import sealed
 
 WHOLE = [receipt(0, 0, 4), receipt(1, 4, 8), receipt(2, 8, 9, last=True)]
 
@@ -137,7 +138,7 @@ def test_a_stored_commit_with_a_gap_is_refused() -> None:
     document = json.loads(build().to_bytes())
     document["chunks"][1][0] = 5
     with pytest.raises(ProtocolError, match=r"chunk \[5, 8\) does not start at 4"):
-        Commit.from_bytes(json.dumps(document).encode(), "commits/x.json")
+        Commit.from_bytes(sealed(document), "commits/x.json")
 
 
 def test_reasons_are_summed_and_sorted() -> None:

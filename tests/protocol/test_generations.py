@@ -11,8 +11,8 @@ import pytest
 from sapiens_batch.errors import ProtocolError
 from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.commit import Commit
-from sapiens_batch.protocol.manifest import ShardTodo
 from sapiens_batch.protocol.seal import seal_shard
+from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.sinks import zarr
 from sapiens_batch.spec.loading import parse_spec
 from sapiens_batch.stages.context import JobContext

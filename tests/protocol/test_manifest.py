@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import uuid
 from typing import Any
 
@@ -11,13 +12,16 @@ from sapiens_batch.errors import DriftError, ProtocolError, StorageError
 from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.commit import Commit
 from sapiens_batch.protocol.documents import Counts
-from sapiens_batch.protocol.manifest import JobDocument, Manifest, ShardTodo, done_chunks
+from sapiens_batch.protocol.job import JobDocument
+from sapiens_batch.protocol.manifest import Manifest, done_chunks
 from sapiens_batch.protocol.plan import write_plan
+from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.sinks import label_schema as schema
 from sapiens_batch.storage import MissingObjectError, Store
 from sapiens_batch.storage.memory import MemoryStore
-from tests.sinks.test_label_schema import SEG
 from tests.protocol.documents import DIGEST, receipt, shard
+from tests.sealed import sealed
+from tests.sinks.test_label_schema import SEG
 
 
 @pytest.fixture
@@ -83,9 +87,7 @@ def test_another_spec_is_drift(store: Store) -> None:
 
 
 def test_a_newer_format_is_refused(store: Store) -> None:
-    data = job().to_bytes().replace(b'"format_version": 1', b'"format_version": 2')
-    assert data != job().to_bytes()
-    store.create(keys.JOB, data)
+    store.create(keys.JOB, sealed({**json.loads(job().to_bytes()), "format_version": 2}))
     with pytest.raises(ProtocolError, match=r"job\.json.*format_version"):
         Manifest.open(store)
 

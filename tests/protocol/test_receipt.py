@@ -13,6 +13,7 @@ from sapiens_batch.protocol.documents import Counts, StoredObject
 from sapiens_batch.protocol.receipt import Receipt
 from sapiens_batch.records import Problem
 from tests.protocol.documents import SHARD_ID, receipt
+from tests.sealed import sealed
 
 FULL = Receipt(
     shard_id=SHARD_ID,
@@ -44,7 +45,13 @@ def test_the_stored_form_is_plain_json() -> None:
     assert document["format_version"] == 1
     assert document["counts"] == {"ok": 2, "empty": 1, "quarantined": 1, "persons": 5}
     assert document["problems"] == [{"reason": "source.truncated", "message": "the tar ends early"}]
-    assert sorted(document["parts"]["images"]) == ["key", "rows", "sha256", "size_bytes"]
+    assert sorted(document["parts"]["images"]) == [
+        "block_crc32c",
+        "key",
+        "rows",
+        "sha256",
+        "size_bytes",
+    ]
 
 
 def test_a_stored_object_is_described_by_its_bytes() -> None:
@@ -77,7 +84,7 @@ def test_nonsense_is_reported_with_its_key(data: bytes) -> None:
 def test_a_contradiction_within_a_receipt_is_refused(change: dict[str, Any], message: str) -> None:
     document = {**json.loads(FULL.to_bytes()), **change}
     with pytest.raises(ProtocolError, match=message):
-        Receipt.from_bytes(json.dumps(document).encode(), "k")
+        Receipt.from_bytes(sealed(document), "k")
 
 
 def test_a_receipt_cannot_be_changed() -> None:

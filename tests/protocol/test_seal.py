@@ -11,8 +11,8 @@ import zarr
 
 from sapiens_batch.errors import ProtocolError
 from sapiens_batch.protocol import keys
-from sapiens_batch.protocol.manifest import ShardTodo
 from sapiens_batch.protocol.seal import seal_shard
+from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.spec.loading import parse_spec
 from sapiens_batch.stages.context import JobContext
 from sapiens_batch.stages.write import ChunkWriter

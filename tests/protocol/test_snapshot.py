@@ -23,8 +23,8 @@ from sapiens_batch.records import Problem
 from sapiens_batch.storage import Store
 from sapiens_batch.storage.base import ObjectInfo
 from sapiens_batch.storage.memory import MemoryStore
-from tests.protocol.test_manifest import commit, job, put_commit
 from tests.protocol.documents import shard
+from tests.protocol.test_manifest import commit, job, put_commit
 
 RICH = {
     "counts": Counts(ok=2, empty=1, quarantined=1, persons=3),

@@ -42,6 +42,28 @@ def test_a_create_whose_answer_was_lost_to_a_rival_has_lost(
     assert store.create("commits/a", b"mine!!") is False
 
 
+def test_a_copy_is_made_by_the_server_though_answers_are_lost(
+    proxy: tuple[FsspecStore, Faults],
+) -> None:
+    store, faults = proxy
+    data = bytes(300_000)
+    store.create("a", data)
+    faults.requests.clear()
+    faults.planned += [("PUT", "lost answer"), ("PUT", "SlowDown")]
+    assert store.copy("a", "b") is True
+    assert not any(method == "GET" and "/a" in path for method, path in faults.requests)
+    assert store.read("b") == data
+
+
+def test_a_probe_whose_answer_was_lost_finds_the_condition(
+    proxy: tuple[FsspecStore, Faults],
+) -> None:
+    store, faults = proxy
+    faults.planned += [("PUT", "lost answer")]
+    assert store.probe().conditional_create is True
+    assert list(store.list("")) == []
+
+
 @pytest.mark.parametrize("kind", ["503", "SlowDown"])
 def test_a_burst_of_refusals_is_waited_out(proxy: tuple[FsspecStore, Faults], kind: str) -> None:
     store, faults = proxy

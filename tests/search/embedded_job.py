@@ -15,7 +15,8 @@ import pyarrow as pa
 from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.commit import build_commit
 from sapiens_batch.protocol.documents import Counts, StoredObject
-from sapiens_batch.protocol.manifest import JobDocument, Manifest
+from sapiens_batch.protocol.job import JobDocument
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.protocol.receipt import Receipt
 from sapiens_batch.records import Array, ColumnField, LabelSchema, Level, Shard
 from sapiens_batch.sinks import label_schema as schema_json

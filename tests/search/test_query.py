@@ -10,7 +10,7 @@ import pytest
 
 from sapiens_batch.errors import DriftError, InputError
 from sapiens_batch.labeler import describe
-from sapiens_batch.protocol.manifest import JobDocument
+from sapiens_batch.protocol.job import JobDocument
 from sapiens_batch.search import vector_of_file, vector_of_image
 from sapiens_batch.sinks import label_schema as schema_json
 from sapiens_batch.spec.loading import parse_spec

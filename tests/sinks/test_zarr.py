@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import random
 from pathlib import Path
 from typing import Any
 
+import google_crc32c
 import numpy as np
 import pytest
 import zarr as reference
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from zarr.codecs import BloscCodec, ZstdCodec
+from zarr.codecs import BloscCodec, Crc32cCodec, ZstdCodec
 
 from sapiens_batch.records import Array, LabelSchema
 from sapiens_batch.sinks import zarr
@@ -56,7 +58,7 @@ def reference_array(root: Path, schema: LabelSchema, num_rows: int) -> Any:
         chunks=(1, *field.row_shape),
         dtype=field.dtype,
         fill_value=field.fill_value,
-        compressors=[codec],
+        compressors=[codec, Crc32cCodec()],
         dimension_names=("row", *field.dimension_names),
         config={"write_empty_chunks": True},
     )
@@ -164,8 +166,29 @@ def test_damage_of_the_index_is_noticed() -> None:
 @pytest.mark.parametrize("schema", [SEG, NORMAL], ids=lambda schema: schema.task)
 def test_a_row_that_cannot_be_decoded_is_a_value_error(schema: LabelSchema) -> None:
     assert schema.array is not None
-    with pytest.raises(ValueError, match="cannot be decoded"):
-        zarr.decode_inner(schema.array, b"\x00" * 40)
+    piece = b"\x00" * 40
+    crc = google_crc32c.value(piece).to_bytes(4, "little")
+    with pytest.raises(ValueError, match="an inner chunk of 44 bytes cannot be decoded"):
+        zarr.decode_inner(schema.array, piece + crc)
+
+
+@pytest.mark.parametrize("schema", [SEG, NORMAL], ids=lambda schema: schema.task)
+def test_no_changed_bit_of_a_row_is_decoded_by_us_or_by_zarr_python(
+    schema: LabelSchema, tmp_path: Path
+) -> None:
+    assert schema.array is not None
+    root = write_array(tmp_path / "a.zarr", schema, {0: labels(schema, 1)[0]}, 1)
+    (path,) = (one for one in root.rglob("c/**/*") if one.is_file())
+    encoded = path.read_bytes()
+    num_bits = 8 * (len(encoded) - zarr.index_size(SHARD_ROWS))
+    for bit in random.Random(0).sample(range(num_bits), 40):
+        changed = bytearray(encoded)
+        changed[bit // 8] ^= 1 << bit % 8
+        with pytest.raises(ValueError, match="wrong checksum"):
+            dict(zarr.decode_rows(schema.array, bytes(changed), SHARD_ROWS))
+        path.write_bytes(changed)
+        with pytest.raises(ValueError, match="checksum do not match"):
+            reference.open_array(root, mode="r")[0]
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.protocol.manifest import JobDocument, Manifest
+from sapiens_batch.protocol.job import JobDocument
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.records import Shard
 from sapiens_batch.sources.lookup import iter_encoded
 from sapiens_batch.storage import open_store

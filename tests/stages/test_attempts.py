@@ -9,8 +9,9 @@ import pytest
 
 from sapiens_batch.errors import StorageError
 from sapiens_batch.protocol import keys
+from sapiens_batch.protocol.put import ChunkHeader
 from sapiens_batch.stages.attempts import AttemptLedger, IsolationError, SuspectChunkError
-from sapiens_batch.stages.flow import ChunkHeader, Outcome, pack, unpack
+from sapiens_batch.stages.flow import Outcome, pack, unpack
 from sapiens_batch.stages.stage import write_chunk
 from sapiens_batch.stages.write import ChunkWriter
 from sapiens_batch.storage.memory import MemoryStore

@@ -7,11 +7,12 @@ from dataclasses import replace
 import pytest
 
 from sapiens_batch.errors import SpecError, WeightsError
+from sapiens_batch.protocol.put import ChunkHeader
 from sapiens_batch.records import Chunk, Sample, Status, ViewKind, ViewSpec
 from sapiens_batch.spec.job import PersonsSpec
 from sapiens_batch.spec.loading import parse_spec
 from sapiens_batch.stages.context import JobContext
-from sapiens_batch.stages.flow import ChunkHeader, LabeledChunk, SuspectChunk
+from sapiens_batch.stages.flow import LabeledChunk, SuspectChunk
 from sapiens_batch.stages.isolate import isolate
 from sapiens_batch.stages.isolated_process import Setup
 from sapiens_batch.stages.stage import make_preparer

@@ -19,9 +19,12 @@ from sapiens_batch.labelset.torch_dataset import collate
 from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.commit import Commit
 from sapiens_batch.protocol.documents import StoredObject
-from sapiens_batch.protocol.manifest import JobDocument, Manifest, ShardTodo
+from sapiens_batch.protocol.job import JobDocument
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.protocol.plan import write_plan
+from sapiens_batch.protocol.put import ChunkHeader
 from sapiens_batch.protocol.seal import seal_shard
+from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.records import (
     Affine,
     Array,
@@ -36,7 +39,7 @@ from sapiens_batch.sinks import label_schema as schema_json
 from sapiens_batch.sinks import parquet, zarr
 from sapiens_batch.spec.loading import parse_spec
 from sapiens_batch.stages.context import JobContext
-from sapiens_batch.stages.flow import ChunkHeader, LabeledChunk, PreparedPerson, TaskRows
+from sapiens_batch.stages.flow import LabeledChunk, PreparedPerson, TaskRows
 from sapiens_batch.stages.label_rows import array_rows
 from sapiens_batch.stages.write import ChunkWriter
 from sapiens_batch.storage import open_store

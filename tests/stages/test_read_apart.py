@@ -12,7 +12,7 @@ import pytest
 from sapiens_batch.child.exchange import send
 from sapiens_batch.child.processes import end_process, module_command, start_process
 from sapiens_batch.protocol import keys
-from sapiens_batch.protocol.manifest import ShardTodo
+from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.sources import make_source
 from sapiens_batch.spec.job import SourceSpec
 from sapiens_batch.stages.attempts import AttemptLedger

@@ -47,6 +47,12 @@ class BucketFileSystem(MemoryFileSystem):
             data: bytes = super().cat_file(path, start=start, end=end, **kwargs)
         return data[:-1] if fault == "short read" else data
 
+    def cp_file(self, path1: str, path2: str, **kwargs: Any) -> None:
+        fault = self._next_fault("copy")
+        super().cp_file(path1, path2, **kwargs)
+        if fault == "lost answer":
+            raise TimeoutError("the answer never came")
+
     def _next_fault(self, request: str) -> Exception | str | None:
         self.requests.append(request)
         fault = self.faults.pop(0) if self.faults else None
@@ -182,6 +188,36 @@ def test_a_store_that_ignores_the_condition_is_found_out_and_never_overwritten(
     assert single_writer.create("a", b"first") is True
     assert single_writer.create("a", b"second") is False
     assert single_writer.read("a") == b"first"
+
+
+@pytest.mark.parametrize(
+    "fault", [["lost answer"], [OSError(errno.EBUSY, "slow down"), TimeoutError()]]
+)
+def test_a_copy_that_failed_for_a_while_is_made(
+    bucket: type[BucketFileSystem], fault: list[Exception | str]
+) -> None:
+    store = open_bucket()
+    store.create("one", b"payload")
+    bucket.faults[:] = fault
+    assert store.copy("one", "two") is True
+    assert store.read("two") == b"payload"
+
+
+def test_a_probe_whose_answer_was_lost_finds_out_what_the_store_does(
+    bucket: type[BucketFileSystem],
+) -> None:
+    store = open_bucket()
+    bucket.faults[:] = ["lost answer"]
+    assert store.probe().conditional_create is True
+    assert list(store.list("")) == []
+
+
+def test_a_store_without_times_has_no_clock(
+    bucket: type[BucketFileSystem], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    store = open_bucket()
+    monkeypatch.setattr(bucket, "info", lambda *_, **__: {"type": "file", "size": 1})
+    assert store.now_s() is None
 
 
 def test_credentials_are_in_neither_address_nor_representation(

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+import resource
 import signal
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -40,6 +42,31 @@ def test_no_temporary_file_stays_behind(tmp_path: Path) -> None:
     store.create("a/x", b"1")
     store.create("a/x", b"2")
     assert sorted(path.name for path in tmp_path.rglob("*")) == ["a", "x"]
+
+
+@pytest.fixture
+def disk_without_space() -> Iterator[None]:
+    """No file of this process grows beyond 64 KiB: the kernel refuses the rest of a write."""
+    limits = resource.getrlimit(resource.RLIMIT_FSIZE)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (65_536, limits[1]))
+    yield
+    resource.setrlimit(resource.RLIMIT_FSIZE, limits)
+
+
+@pytest.mark.usefixtures("disk_without_space")
+def test_a_write_that_the_disk_has_no_space_for_leaves_nothing_behind(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    for number in range(3):
+        with pytest.raises(StorageError, match=r"cannot write .*a/.*free space"):
+            store.create(f"a/{number}", bytes(100_000))
+    assert [path for path in tmp_path.rglob("*") if path.is_file()] == []
+
+
+def test_a_copy_takes_no_space(tmp_path: Path) -> None:
+    store = LocalStore(tmp_path)
+    store.create("a/one", bytes(100_000))
+    assert store.copy("a/one", "b/two") is True
+    assert (tmp_path / "a/one").samefile(tmp_path / "b/two")
 
 
 def test_a_writer_killed_at_any_time_leaves_whole_objects_only(tmp_path: Path) -> None:

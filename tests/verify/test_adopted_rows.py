@@ -11,7 +11,8 @@ import pytest
 from sapiens_batch.failpoints import FAULTS_VARIABLE, InjectedFaultError, arm
 from sapiens_batch.labelset import LabelSet
 from sapiens_batch.protocol.commit import Commit
-from sapiens_batch.protocol.manifest import JobDocument, Manifest
+from sapiens_batch.protocol.job import JobDocument
+from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.protocol.plan import write_plan
 from sapiens_batch.protocol.seal import seal_shard
 from sapiens_batch.records import Problem

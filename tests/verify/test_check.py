@@ -17,6 +17,7 @@ from sapiens_batch.storage import Store
 from sapiens_batch.storage.memory import MemoryStore
 from sapiens_batch.verify import Fault, Report, check_job
 from tests.labelset.built_job import SHARDS, write_generation, write_job, write_receipt
+from tests.sealed import sealed
 from tests.verify.tampering import overwrite
 
 FIRST, SECOND, OPEN = (shard.shard_id for shard in SHARDS)
@@ -43,7 +44,7 @@ def check(store: Store, **options: Any) -> Report:
 def rewrite_commit(store: Store, change: Callable[[dict[str, Any]], object]) -> None:
     document = json.loads(store.read(keys.commit(FIRST)))
     change(document)
-    overwrite(store, keys.commit(FIRST), json.dumps(document).encode())
+    overwrite(store, keys.commit(FIRST), sealed(document))
 
 
 def named_objects(store: Store) -> list[StoredObject]:

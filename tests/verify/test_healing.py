@@ -8,12 +8,14 @@ import numpy as np
 import pytest
 
 from sapiens_batch.labelset import LabelSet, open_labels
-from sapiens_batch.protocol.manifest import Manifest, ShardTodo
+from sapiens_batch.protocol.manifest import Manifest
+from sapiens_batch.protocol.put import ChunkHeader
 from sapiens_batch.protocol.seal import seal_shard
+from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.records import Level
 from sapiens_batch.sinks.parquet import decode
 from sapiens_batch.stages.context import JobContext
-from sapiens_batch.stages.flow import ChunkHeader, LabeledChunk
+from sapiens_batch.stages.flow import LabeledChunk
 from sapiens_batch.stages.write import ChunkWriter
 from sapiens_batch.storage import open_store
 from sapiens_batch.verify import check_job, order_repairs

@@ -10,7 +10,9 @@ import pytest
 from sapiens_batch.errors import ProtocolError
 from sapiens_batch.labelset import LabelSet
 from sapiens_batch.protocol import keys
-from sapiens_batch.protocol.manifest import Manifest, ShardTodo
+from sapiens_batch.protocol.manifest import Manifest
+from sapiens_batch.protocol.open_shard import OpenShard
+from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.storage import Store
 from sapiens_batch.storage.memory import MemoryStore
 from sapiens_batch.verify import check_job, order_repairs
@@ -81,7 +83,7 @@ def test_damaged_array_metadata_is_written_anew_without_labeling(manifest: Manif
     flip(manifest.store, manifest.commit(FIRST).arrays["normal"].metadata.key)
     todo = order(manifest)
     assert todo == ShardTodo(SHARDS[0], frozenset({0, 1}), 1, frozenset())
-    assert todo.is_complete([], 4)
+    assert OpenShard(todo, set()).is_complete(4)
     carry_out(manifest, todo)
     assert not check_job(manifest).damaged
 

@@ -1,11 +1,11 @@
-"""What the driver makes of receipts: when a shard is complete, and what is left after a crash."""
+"""What receipts make of a shard: when a shard is complete, and what is left after a crash."""
 
 from __future__ import annotations
 
 import pytest
 
-from sapiens_batch.driver.follow import OpenShard
-from sapiens_batch.protocol.manifest import ShardTodo
+from sapiens_batch.protocol.open_shard import OpenShard
+from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.stages.write import ChunkWriter
 from sapiens_batch.storage.memory import MemoryStore
 from tests.small_tasks import CHUNK_SAMPLES, SCHEMAS, SHARD, labeled_chunk
@@ -54,3 +54,9 @@ def test_what_is_left_is_frozen(writer: ChunkWriter) -> None:
     shard.add(writer.write(labeled_chunk([1, 1, 1, 1], last=False)))
     assert rest.done_chunks == {2}
     assert shard.rest().done_chunks == {0, 2}
+
+
+def test_spans_share_the_chunks_of_a_shard_between_them() -> None:
+    spans = [ShardTodo(SHARD, frozenset({4}), span=(number, 3)) for number in range(3)]
+    owners = [[chunk for chunk in range(8) if not span.skips(chunk)] for span in spans]
+    assert owners == [[0, 3, 6], [1, 7], [2, 5]]
