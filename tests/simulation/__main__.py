@@ -1,7 +1,7 @@
 """`python -m tests.simulation`: many histories on all cores, or one again.
 
     python -m tests.simulation --first 0 --count 1000000     as `make simulate` does
-    python -m tests.simulation --replay 4711 [--drop 3,5]    prints one history
+    python -m tests.simulation --replay 4711 [--drop driver-1.0,damage.1]    prints one history
 
 A failing seed is printed with its history, after faults that do not matter were taken away, and with
 the command that replays it. A stopped run says where to go on.
@@ -76,7 +76,7 @@ def explain(seed: int) -> None:
     with outside_replaced():
         outcome, dropped = shrunk(seed)
     print("\n".join(outcome.lines))
-    drop = f" --drop {','.join(str(one) for one in sorted(dropped))}" if dropped else ""
+    drop = f" --drop {','.join(sorted(dropped))}" if dropped else ""
     print(f"replay: python -m tests.simulation --replay {seed}{drop}\n", flush=True)
 
 
@@ -115,10 +115,10 @@ def main() -> int:
     parser.add_argument("--count", type=int, default=10_000, help="number of seeds")
     parser.add_argument("--processes", type=int, default=os.cpu_count())
     parser.add_argument("--replay", type=int, help="print the history of this seed")
-    parser.add_argument("--drop", default="", help="faults to leave out of it, by number")
+    parser.add_argument("--drop", default="", help="faults to leave out of it, by name")
     options = parser.parse_args()
     if options.replay is not None:
-        dropped = [int(one) for one in options.drop.split(",") if one]
+        dropped = [one for one in options.drop.split(",") if one]
         with outside_replaced():
             outcome = simulate(options.replay, dropped, show=True)
         print("\n".join(outcome.lines))

@@ -11,7 +11,7 @@ import random
 from collections.abc import Iterable
 from dataclasses import dataclass
 from enum import StrEnum
-from typing import Final
+from typing import Final, TypeVar
 
 from sapiens_batch.protocol import keys
 
@@ -65,7 +65,7 @@ class Strike:
     """One fault that waits for its call.
 
     Attributes:
-        number: Its number in the history.
+        name: Its name in the history, after its actor.
         fault: What happens.
         op: The store call that it waits for; any where empty.
         folder: Prefix of the keys that it waits for.
@@ -74,7 +74,7 @@ class Strike:
         delay: How many calls of all actors later, where that is `SOON`.
     """
 
-    number: int
+    name: str
     fault: Fault
     op: str
     folder: str
@@ -91,7 +91,7 @@ class Strike:
 
     def __str__(self) -> str:
         where = f"{self.op or 'call'} {self.folder}*, {self.skip} before"
-        return f"#{self.number} {self.fault} at {where}"
+        return f"#{self.name} {self.fault} at {where}"
 
 
 @dataclass(slots=True)
@@ -99,7 +99,7 @@ class DamageStrike:
     """Damage that waits for its moment.
 
     Attributes:
-        number: Its number in the history.
+        name: Its name in the history.
         damage: What happens.
         folder: Prefix of the object that is hit.
         skip: How many creates in that folder go unharmed; the next one is hit.
@@ -107,7 +107,7 @@ class DamageStrike:
         place: Where in the object, from 0 to 1.
     """
 
-    number: int
+    name: str
     damage: Damage
     folder: str
     skip: int
@@ -116,8 +116,10 @@ class DamageStrike:
 
     def __str__(self) -> str:
         where = f"{self.folder}*, {self.skip} before, {self.delay} calls later"
-        return f"#{self.number} {self.damage}: {where}"
+        return f"#{self.name} {self.damage}: {where}"
 
+
+Kind = TypeVar("Kind", Strike, DamageStrike)
 
 TARGETS: Final = (
     ("create", keys.COMMITS),
@@ -157,62 +159,68 @@ _CALLS: Final = {"worker": 5, "driver": 60}
 class Faults:
     """Draws the faults of one history.
 
+    Each actor's come from its name, so that leaving out one fault moves no other.
+
     Args:
-        rng: Where from.
-        dropped: Numbers of faults that are left out.
+        seed: Of the history.
+        dropped: Names of faults that are left out.
     """
 
-    def __init__(self, rng: random.Random, dropped: Iterable[int] = ()) -> None:
-        self._rng = rng
+    def __init__(self, seed: int, dropped: Iterable[str] = ()) -> None:
+        self._seed = seed
         self._dropped = frozenset(dropped)
-        self._drawn = 0
+        rng = random.Random(f"{seed} faults")
         kinds = list(Fault)
         rng.shuffle(kinds)
-        self.kinds = tuple(kinds[: rng.choice((0, 1, 2, 3, 8))])
-        self.rate = rng.choice((0.2, 0.5, 1.0))
-        self.num_damages = rng.choice((0, 0, 0, 1, 1, 2, 3))
+        self._kinds = tuple(kinds[: rng.choice((0, 1, 2, 3, 3, 8))])
+        self._rate = rng.choice((0.1, 0.3, 0.6))
         self.drawn: list[Strike | DamageStrike] = []
 
-    def strikes(self, kind: str) -> list[Strike]:
+    def strikes(self, actor: str, kind: str) -> list[Strike]:
         """The faults of one actor of a kind, `worker` or another."""
-        rng = self._rng
-        found = []
-        while self.kinds and rng.random() < self.rate / 2:
+        if not self._kinds:
+            return []
+        rng = random.Random(f"{self._seed} {actor}")
+        found: list[Strike] = []
+        while rng.random() < self._rate:
             targeted = rng.random() < 0.5
             op, folder = rng.choice(TARGETS) if targeted else (ANY, ANY)
             calls = 3 if targeted else _CALLS.get(kind, _CALLS["driver"])
-            strike = Strike(
-                number=self._number(),
-                fault=rng.choice(self.kinds),
-                op=op,
-                folder=folder,
-                skip=rng.randrange(calls),
-                until=rng.choice(tuple(Until)),
-                delay=rng.randrange(1, 200),
+            found.append(
+                Strike(
+                    name=f"{actor}.{len(found)}",
+                    fault=rng.choice(self._kinds),
+                    op=op,
+                    folder=folder,
+                    skip=rng.randrange(calls),
+                    until=rng.choice(tuple(Until)),
+                    delay=rng.randrange(1, 200),
+                )
             )
-            if strike.number not in self._dropped:
-                found.append(strike)
-        self.drawn += found
-        return found
+        return self._keep(found)
 
     def damages(self) -> list[DamageStrike]:
         """The damage of the history."""
-        rng = self._rng
-        found = []
-        for _ in range(self.num_damages):
-            strike = DamageStrike(
-                number=self._number(),
-                damage=rng.choice(tuple(Damage)),
-                folder=rng.choice(DAMAGED_FOLDERS),
-                skip=rng.randrange(6),
-                delay=rng.choice((1, rng.randrange(1, 30), rng.randrange(1, 300))),
-                place=rng.random(),
-            )
-            if strike.number not in self._dropped:
-                found.append(strike)
-        self.drawn += found
-        return found
+        rng = random.Random(f"{self._seed} damage")
+        return self._keep(
+            [
+                DamageStrike(
+                    name=f"damage.{number}",
+                    damage=rng.choice(tuple(Damage)),
+                    folder=rng.choice(DAMAGED_FOLDERS),
+                    skip=rng.choice((0, 1, rng.randrange(6))),
+                    delay=rng.choice((1, rng.randrange(1, 30), rng.randrange(1, 300))),
+                    place=rng.random(),
+                )
+                for number in range(rng.choice((0, 0, 0, 1, 1, 2, 3)))
+            ]
+        )
 
-    def _number(self) -> int:
-        self._drawn += 1
-        return self._drawn
+    def cease(self) -> None:
+        """From now on actors start without faults."""
+        self._kinds = ()
+
+    def _keep(self, found: list[Kind]) -> list[Kind]:
+        kept = [one for one in found if one.name not in self._dropped]
+        self.drawn += kept
+        return kept

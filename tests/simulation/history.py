@@ -9,15 +9,14 @@ from __future__ import annotations
 
 import random
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from sapiens_batch.errors import SapiensBatchError
 from sapiens_batch.protocol import keys
 from tests.simulation.actors import Process, Setting
 from tests.simulation.faults import Faults, Until
-from tests.simulation.invariants import Watch
+from tests.simulation.invariants import GRACE_S, Watch
 from tests.simulation.printing import printed
 from tests.simulation.seams import ids_and_clocks
 from tests.simulation.store import Objects
@@ -26,8 +25,6 @@ from tests.simulation.world import Stuck, World
 
 ROUNDS: Final = 8
 """Repairs and runs after which a job must be finished; damage to each of few objects takes one."""
-
-DAY_S: Final = 24 * 3600.0
 
 
 @dataclass(slots=True)
@@ -41,7 +38,7 @@ class Outcome:
         happened: Faults that happened, by kind.
         calls: Store calls of all actors.
         lines: The history for a person; empty unless it failed.
-        faults: Numbers of the faults that were drawn.
+        faults: Names of the faults that were drawn.
     """
 
     seed: int
@@ -50,15 +47,15 @@ class Outcome:
     happened: Counter[str] = field(default_factory=Counter)
     calls: int = 0
     lines: list[str] = field(default_factory=list)
-    faults: tuple[int, ...] = ()
+    faults: tuple[str, ...] = ()
 
 
-def simulate(seed: int, dropped: Iterable[int] = (), *, show: bool = False) -> Outcome:
+def simulate(seed: int, dropped: Iterable[str] = (), *, show: bool = False) -> Outcome:
     """Run one history.
 
     Args:
         seed: Decides everything.
-        dropped: Numbers of faults to leave out.
+        dropped: Names of faults to leave out.
         show: Whether to print it even if all is well.
     """
     return _History(seed, dropped).run(show)
@@ -67,14 +64,14 @@ def simulate(seed: int, dropped: Iterable[int] = (), *, show: bool = False) -> O
 class _History:
     """One history while it runs."""
 
-    def __init__(self, seed: int, dropped: Iterable[int]) -> None:
+    def __init__(self, seed: int, dropped: Iterable[str]) -> None:
         rng = random.Random(seed)
         self._seed = seed
         self._rng = rng
         self._corpus = Corpus.draw(rng)
         self._truth = Truth(self._corpus, random.Random(seed + 1))
         self._world = World(random.Random(seed + 2))
-        self._faults = Faults(rng, dropped)
+        self._faults = Faults(seed, dropped)
         self._watch = Watch(self._truth, self._world)
         damages = self._faults.damages()
         self._objects = Objects(random.Random(seed + 3), self._world, self._watch, damages)
@@ -90,15 +87,21 @@ class _History:
                 self._begin()
                 world.run()
                 self._objects.settle()
-                self._faults.kinds = ()
+                self._faults.cease()
                 if self._rng.random() < 0.5:
                     self._finish()
+                    if not world.has_sleepers:
+                        return self._outcome(show)
                 world.run(last=True)
                 self._finish()
             except Stuck as error:
                 watch.violations.append(f"liveness: {error}")
             finally:
                 world.close()
+        return self._outcome(show)
+
+    def _outcome(self, show: bool) -> Outcome:
+        world, watch = self._world, self._watch
         watch.violations += [f"crash: {one}" for one in world.crashes]
         outcome = Outcome(
             self._seed,
@@ -106,7 +109,7 @@ class _History:
             self._told,
             world.happened,
             world.calls,
-            faults=tuple(one.number for one in self._faults.drawn),
+            faults=tuple(one.name for one in self._faults.drawn),
         )
         if outcome.violations or show:
             outcome.lines = self._lines()
@@ -124,7 +127,8 @@ class _History:
             if rng.random() < chance:
                 self._start(False, lambda kind=kind: setting.start(kind))
         if rng.random() < 0.3:
-            self._world.later(Until.IDLE, 0, self._day_passes)
+            again = [kind for kind in ("gc", "driver") if rng.random() < 0.7]
+            self._world.later(Until.IDLE, 0, lambda: self._day_passes(again))
 
     def _start(self, now: bool, start: Callable[[], Any]) -> None:
         if now:
@@ -134,21 +138,30 @@ class _History:
         else:
             self._world.later(Until.IDLE, 0, start)
 
-    def _day_passes(self) -> None:
-        self._world.clock_s += 1.1 * DAY_S
+    def _day_passes(self, again: Sequence[Process]) -> None:
+        """All that was written is old now; who comes next meets it."""
+        self._world.clock_s += 1.1 * GRACE_S
         self._world.note("(time)", "a day goes by", "")
+        for kind in again:
+            self._world.at(self._rng.randrange(60), lambda kind=kind: self._setting.start(kind))
 
     def _finish(self) -> None:
         """Repair and run undisturbed until there is nothing left to do."""
         if self._told:
             return
         for _ in range(ROUNDS):
+            if self._world.crashes:
+                return
             repair = self._undisturbed("repair")
             driver = self._undisturbed("driver")
             if self._told:
                 return
             if repair == 0 and driver:
                 self._watch.check_present(self._objects)
+                if self._rng.random() < 0.3:
+                    self._day_passes([])
+                    self._undisturbed("gc")
+                    self._watch.check_present(self._objects)
                 return
         self._watch.violations.append(f"liveness: not finished after {ROUNDS} repairs and runs")
 
@@ -156,12 +169,12 @@ class _History:
         """What a process returns that nothing disturbs."""
         actor = self._setting.start(kind)
         self._world.run()
-        if isinstance(actor.result, SapiensBatchError):
+        if isinstance(actor.result, Exception):
             self._tell(actor.result)
             return None
         return actor.result
 
-    def _tell(self, error: SapiensBatchError) -> None:
+    def _tell(self, error: Exception) -> None:
         """An undisturbed process that gives up must name what was damaged, and cannot be mended."""
         for key in self._watch.damaged_keys:
             if key.startswith((keys.JOB, keys.PLAN)) and key in str(error):

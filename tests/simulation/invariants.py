@@ -9,17 +9,21 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
-from typing import Any
+from collections.abc import Iterable, Iterator
+from typing import Any, Final
 
 from sapiens_batch.errors import ProtocolError
 from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.commit import Commit
 from sapiens_batch.protocol.documents import StoredObject
+from sapiens_batch.protocol.orders import RelabelOrder
+from sapiens_batch.protocol.plan import PlanDocument
 from sapiens_batch.records import Status
 from tests.simulation.store import Objects
-from tests.simulation.truth import CHUNK_SAMPLES, NORMAL, SEG, Truth
+from tests.simulation.truth import MAX_PERSONS, Truth
+from tests.simulation.world import World
 
+GRACE_S: Final = 24 * 3600.0
 _DOCUMENTS = (keys.JOB, keys.PLAN, keys.COMMITS, keys.RELABEL)
 
 
@@ -32,15 +36,19 @@ class Watch:
 
     Args:
         truth: What attempts found.
+        world: The time.
     """
 
-    def __init__(self, truth: Truth) -> None:
+    def __init__(self, truth: Truth, world: World) -> None:
         self._truth = truth
+        self._world = world
         self._written: dict[str, bytes] = {}
         self._named: dict[str, set[str]] = {}
         self._commits: dict[str, bytes] = {}
         self._lost: set[str] = set()
-        self.collected: set[str] = set()
+        self._ever_lost: set[str] = set()
+        self._collected: set[str] = set()
+        self._orders: dict[str, list[tuple[RelabelOrder, int]]] = {}
         self.violations: list[str] = []
 
     def created(self, actor: str, key: str, data: bytes) -> None:
@@ -50,8 +58,16 @@ class Watch:
             if before is not None and before != data and key not in self._lost:
                 self._violated("I2", f"{actor} replaced {key}")
             self._commits[key] = data
+            for naming in self._named.values():
+                naming.discard(key)  # one that was lost named other objects
+        elif key.startswith(keys.RELABEL):
+            order = RelabelOrder.from_bytes(data, key)
+            self._orders.setdefault(order.shard_id, []).append((order, self._world.calls))
+        elif keys.parse_plan_document(key) is not None:
+            self._check_plan(actor, key, data)
         self._written[key] = data
         self._lost.discard(key)
+        self._collected.discard(key)
         if key.startswith(keys.COMMITS):
             self._check_commit(actor, key, data)
 
@@ -62,11 +78,25 @@ class Watch:
         for commit in self._named.get(key, ()):
             if commit not in self._lost:
                 self._violated("I3", f"{actor} removed {key}, which {commit} names")
-        self.collected.add(key)
+        self._collected.add(key)
 
     def damaged(self, key: str) -> None:
         """An object was damaged or lost."""
         self._lost.add(key)
+        self._ever_lost.add(key)
+
+    @property
+    def damaged_keys(self) -> set[str]:
+        """Objects that are damaged or lost."""
+        return self._lost
+
+    def said_complete(self, actor: str, shard_ids: Iterable[str], objects: Objects) -> None:
+        """A driver said that these shards are all done (I9)."""
+        for shard_id in shard_ids:
+            if newest_commit_key(objects, shard_id) is None:
+                key = keys.commit(shard_id)
+                if key not in self._lost:
+                    self._violated("I9", f"{actor} said complete without {key}")
 
     def check_present(self, objects: Objects) -> None:
         """That all of the newest commits is there as it was written, and says what was found."""
@@ -92,6 +122,13 @@ class Watch:
     def _violated(self, invariant: str, message: str) -> None:
         self.violations.append(f"{invariant}: {message}")
 
+    def _check_plan(self, actor: str, key: str, data: bytes) -> None:
+        """That a new plan is of a table as it was written."""
+        document = PlanDocument.from_bytes(data, key)
+        table = keys.plan_table(document.number, document.write_id)
+        if hashlib.sha256(self._written.get(table, b"")).hexdigest() != document.sha256:
+            self._violated("I8", f"{actor} planned {table} with a digest of other bytes")
+
     def _check_commit(self, actor: str, key: str, data: bytes) -> None:
         """That a new commit names what is there, and that this is what attempts found."""
         commit = Commit.from_bytes(data, key)
@@ -99,9 +136,16 @@ class Watch:
         for stored in named_objects(commit):
             self._named.setdefault(stored.key, set()).add(key)
             written = self._written.get(stored.key)
-            if written is None:
+            if stored.key in self._ever_lost:
+                whole = False  # verify must find it, see `check_present`
+            elif written is None:
                 self._violated("I3", f"{actor} committed {stored.key}, which nobody wrote")
                 whole = False
+            elif stored.key in self._collected:
+                # nobody may sleep for longer than gc waits; who does is told by verify
+                if self._world.longest_sleep_s < GRACE_S:
+                    self._violated("I3", f"{actor} committed {stored.key}, which gc removed")
+                self._world.happened["slept for too long"] += 1
             elif hashlib.sha256(written).hexdigest() != stored.sha256:
                 self._violated(
                     "I8", f"{actor} committed {stored.key} with a digest that is not what was written"
@@ -129,10 +173,25 @@ class Watch:
                 yield "I1", f"has a person of sample {row['index']}"
                 return
             by_sample[row["index"]].append(row)
+        yield from self._order_problems(commit, images)
         for task, array in commit.arrays.items():
             yield from self._root_problems(task, array.root, [one.key for one in array.chunks])
         for row in images:
             yield from self._sample_problems(commit, row, by_sample[row["index"]])
+
+    def _order_problems(
+        self, commit: Commit, images: list[dict[str, Any]]
+    ) -> Iterator[tuple[str, str]]:
+        """Orders up to a generation that it did not carry out, though it closes them."""
+        for order, ordered in self._orders.get(commit.shard_id, ()):
+            key = keys.relabel_order(commit.shard_id, order.generation)
+            if order.generation > commit.generation or key in self._ever_lost:
+                continue
+            samples = range(len(images)) if order.samples is None else order.samples
+            for index in samples:
+                label = self._truth.find(images[index]["tag"])
+                if label is not None and label.born < ordered:
+                    yield "I9", f"order {order.generation} is lost: sample {index} has old labels"
 
     def _sample_problems(
         self, commit: Commit, row: dict[str, Any], persons: list[dict[str, Any]]
@@ -152,10 +211,10 @@ class Watch:
         if any(one["tag"] != label.tag for one in persons):
             yield "I7", f"persons of sample {index} are of another attempt"
         if label.status is not Status.QUARANTINED:
-            yield from self._value_problems(commit, SEG.task, row, index, label.tag)
+            yield from self._value_problems(commit, "seg", row, index, label.tag)
         for number, one in enumerate(persons):
-            place = index * NORMAL.array.rows_per_sample + number  # type: ignore[union-attr]
-            yield from self._value_problems(commit, NORMAL.task, one, place, label.tag)
+            place = index * MAX_PERSONS + number
+            yield from self._value_problems(commit, "normal", one, place, label.tag)
 
     def _value_problems(
         self, commit: Commit, task: str, row: dict[str, Any], place: int, tag: int
@@ -203,5 +262,3 @@ def newest_commit_key(objects: Objects, shard_id: str) -> str | None:
     generations = [one[1] for one in found if one is not None and one[0] == shard_id]
     return keys.commit(shard_id, max(generations)) if generations else None
 
-
-assert CHUNK_SAMPLES  # shard_rows of commits are multiples of it

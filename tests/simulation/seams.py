@@ -8,6 +8,7 @@ can go wrong between two actors as well.
 from __future__ import annotations
 
 import contextlib
+import io
 import random
 import uuid
 from collections.abc import Callable, Iterable, Iterator
@@ -17,11 +18,17 @@ from functools import lru_cache
 from typing import Any
 from unittest import mock
 
-from sapiens_batch.protocol import documents, manifest, plan
-from sapiens_batch.verify import garbage, objects
+import pyarrow.parquet as pq
+
+from sapiens_batch.protocol import documents, manifest, plan, seal
+from sapiens_batch.protocol.job import JobDocument
+from sapiens_batch.records import LabelSchema
+from sapiens_batch.sinks import zarr
+from sapiens_batch.storage import Store
+from sapiens_batch.verify import objects
 from sapiens_batch.verify import job as verify_job
 from sapiens_batch.verify.report import Finding
-from sapiens_batch.verify.shards import ShardChecker
+from sapiens_batch.verify.shards import Checked, ShardChecker
 from tests.simulation.world import World
 
 
@@ -55,17 +62,81 @@ class InlineExecutor:
 class DigestChecker(ShardChecker):
     """Checks committed shards as far as sizes and digests go; tables here are no Parquet."""
 
+    def __init__(self, store: Store, job: JobDocument, sample_fraction: float) -> None:
+        self.checked = Checked()
+        self._store = store
+        self._sample_fraction = sample_fraction
+
     def check(self, commit: Any) -> Iterator[Finding]:
         """See `ShardChecker.check`."""
         yield from self._check_objects(commit)
+
+
+class _Batch:
+    def __init__(self, rows: list[dict[str, Any]]) -> None:
+        self._rows = rows
+
+    def to_pylist(self) -> list[dict[str, Any]]:
+        return self._rows
+
+
+class RememberedParquet:
+    """`pyarrow.parquet` that reads the same bytes once; a plan is read a dozen times a history."""
+
+    ParquetWriter = pq.ParquetWriter
+
+    @staticmethod
+    def read_table(source: io.BytesIO, columns: list[str]) -> Any:
+        """See `pyarrow.parquet.read_table`."""
+        return _table(source.getvalue()).select(columns)
+
+    class ParquetFile:
+        """See `pyarrow.parquet.ParquetFile`."""
+
+        def __init__(self, source: io.BytesIO) -> None:
+            self._data = source.getvalue()
+
+        def iter_batches(self, batch_size: int) -> Iterator[_Batch]:
+            """All rows at once."""
+            yield _Batch(_rows(self._data))
+
+
+@lru_cache(1000)
+def _table(data: bytes) -> Any:
+    return pq.read_table(io.BytesIO(data))
+
+
+@lru_cache(1000)
+def _rows(data: bytes) -> list[dict[str, Any]]:
+    rows: list[dict[str, Any]] = _table(data).to_pylist()
+    return rows
+
+
+def _remembered_metadata() -> Callable[[LabelSchema, int, int], bytes]:
+    make = zarr.array_metadata
+    known: dict[tuple[str, int, int], bytes] = {}
+
+    def array_metadata(schema: LabelSchema, num_rows: int, shard_rows: int) -> bytes:
+        place = (schema.task, num_rows, shard_rows)
+        if place not in known:
+            known[place] = make(schema, num_rows, shard_rows)
+        return known[place]
+
+    return array_metadata
 
 
 @contextlib.contextmanager
 def outside_replaced() -> Iterator[None]:
     """Put the simulator's means in the place of threads and tables; once for many histories."""
     with contextlib.ExitStack() as stack:
-        for module in (manifest, objects):
+        for module in (manifest, seal, objects):
             stack.enter_context(mock.patch.object(module, "ThreadPoolExecutor", InlineExecutor))
+        encode = lru_cache(1000)(plan._encode)
+        stack.enter_context(
+            mock.patch.object(plan, "_encode", lambda shards: encode(tuple(shards)))
+        )
+        stack.enter_context(mock.patch.object(zarr, "array_metadata", _remembered_metadata()))
+        stack.enter_context(mock.patch.object(plan, "pq", RememberedParquet))
         stack.enter_context(mock.patch.object(verify_job, "ShardChecker", DigestChecker))
         yield
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from tests.simulation.history import Outcome, simulate
 
 
-def shrunk(seed: int) -> tuple[Outcome, frozenset[int]]:
+def shrunk(seed: int) -> tuple[Outcome, frozenset[str]]:
     """The outcome of a failing seed with as few faults as possible, and the faults left out."""
     best = simulate(seed)
     broken = _broken(best)
-    dropped: frozenset[int] = frozenset()
-    for number in sorted(best.faults, reverse=True):
-        tried = simulate(seed, dropped | {number})
+    dropped: frozenset[str] = frozenset()
+    for name in reversed(best.faults):
+        tried = simulate(seed, dropped | {name})
         if _broken(tried) & broken:
-            best, dropped = tried, dropped | {number}
+            best, dropped = tried, dropped | {name}
     return best, dropped
 
 

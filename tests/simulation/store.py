@@ -92,6 +92,7 @@ class Objects:
         self.max_lag_s = rng.choice((0.0, 0.0, 2.0, 20.0))
         self.page = rng.choice((1, 3, 1000))
         self._salt = rng.choice((b"", b"", b"%d" % rng.randrange(100)))
+        self._orders: dict[str, tuple[int, str]] = {}
         self.links = rng.random() < 0.5
 
     def create(self, actor: str, key: str, data: bytes) -> bool:
@@ -127,11 +128,8 @@ class Objects:
     def page_after(self, prefix: str, last: tuple[int, str] | None) -> list[ObjectInfo]:
         """The next page of a listing, as stale as the store is."""
         now_s = self._world.clock_s
-        found = [
-            ObjectInfo(key, len(held.blob.data), held.modified_s)
-            for key, held in self._held.items()
-            if key.startswith(prefix)
-        ]
+        matching = [one for one in self._held.items() if one[0].startswith(prefix)]
+        found = [ObjectInfo(key, len(one.blob.data), one.modified_s) for key, one in matching]
         if self.max_lag_s:
             shown = [one for one in found if self._held[one.key].listed_from_s <= now_s]
             self._world.happened["listing misses an object"] += len(found) - len(shown)
@@ -142,16 +140,23 @@ class Objects:
             ]
             self._world.happened["listing shows a removed object"] += len(ghosts)
             found = [*shown, *ghosts]
-        found.sort(key=lambda one: self.order(one.key))
         if last is not None:
             found = [one for one in found if self.order(one.key) > last]
+        found.sort(key=self._order_of)
         return found[: self.page]
+
+    def _order_of(self, info: ObjectInfo) -> tuple[int, str]:
+        return self.order(info.key)
 
     def order(self, key: str) -> tuple[int, str]:
         """Where a key comes in listings: by code point, or folder by folder."""
         if not self._salt:
             return 0, key
-        return zlib.crc32(key.rpartition("/")[0].encode() + self._salt), key
+        order = self._orders.get(key)
+        if order is None:
+            order = zlib.crc32(key.rpartition("/")[0].encode() + self._salt), key
+            self._orders[key] = order
+        return order
 
     def settle(self) -> None:
         """From now on listings are right and nothing is damaged."""
@@ -194,7 +199,7 @@ class Objects:
         else:
             bit = 1 << (int(strike.place * len(data) * 8) % 8)
             held.blob.data = data[:place] + bytes([data[place] ^ bit]) + data[place + 1 :]
-        self._world.note("(damage)", strike.damage, key, fault=f"#{strike.number}")
+        self._world.note("(damage)", strike.damage, key, fault=f"#{strike.name}")
         self._watcher.damaged(key)
 
     def _leave_ghost(self, key: str, held: Held) -> None:
@@ -335,9 +340,9 @@ class SimulatedStore:
     ) -> Any:
         """A call that a fault hits."""
         world, actor, fault = self._world, self._actor, strike.fault
-        label = f"{fault} (#{strike.number})"
+        label = f"{fault} (#{strike.name})"
         if fault is Fault.REPEATED and repeated is None:
-            fault, label = Fault.REFUSED, f"{Fault.REFUSED} (#{strike.number})"
+            fault, label = Fault.REFUSED, f"{Fault.REFUSED} (#{strike.name})"
         world.happened[fault] += 1
         if fault in (Fault.REFUSED, Fault.LANDS_LATE):
             world.note(actor.name, op, key, fault=label)

@@ -40,6 +40,7 @@ class Label:
         index: Its index there.
         status: What became of it.
         persons: Persons that were found.
+        born: Calls of all actors before it.
     """
 
     tag: int
@@ -47,6 +48,7 @@ class Label:
     index: int
     status: Status
     persons: int
+    born: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -93,7 +95,7 @@ class Truth:
         self._rng = rng
         self._labels: dict[int, Label] = {}
 
-    def label(self, shard_id: str, index: int) -> Label:
+    def label(self, shard_id: str, index: int, born: int) -> Label:
         """A new attempt at a sample."""
         rng = self._rng
         nature = self.corpus.natures[shard_id][index]
@@ -103,7 +105,7 @@ class Truth:
             status, persons = Status.QUARANTINED, 0
         else:
             status = Status.OK if persons else Status.EMPTY
-        label = Label(rng.getrandbits(48), shard_id, index, status, persons)
+        label = Label(rng.getrandbits(48), shard_id, index, status, persons, born)
         self._labels[label.tag] = label
         return label
 

@@ -58,6 +58,7 @@ class Actor:
     is_over: bool = False
     is_paused: bool = False
     is_waiting: bool = False
+    asleep_since_s: float = 0.0
     result: Any = None
     children: list[Actor] = field(default_factory=list)
     run: greenlet.greenlet | None = None
@@ -92,6 +93,7 @@ class World:
         self.events: list[Event] = []
         self.happened: Counter[str] = Counter()
         self.crashes: list[str] = []
+        self.longest_sleep_s = 0.0
         self._main = greenlet.getcurrent()
         self._actors: list[Actor] = []
         self._runnable: list[Actor] = []
@@ -101,6 +103,11 @@ class World:
         # of all ways to interleave, three that find different faults: all alike, long runs of one
         # actor, and one that goes on until chance puts it last
         self._policy = rng.choice(("uniform", "runs", "ranks"))
+
+    @property
+    def has_sleepers(self) -> bool:
+        """Whether somebody sleeps until the job is finished."""
+        return bool(self._late[Until.END])
 
     def spawn(self, actor: Actor, act: Callable[[], Any]) -> None:
         """Start an actor."""
@@ -191,6 +198,7 @@ class World:
             Died: It died while it slept.
         """
         actor.is_paused = True
+        actor.asleep_since_s = self.clock_s
         self._runnable.remove(actor)
         self.later(strike.until, strike.delay, lambda: self._resume(actor))
         self._tell(actor)
@@ -225,7 +233,7 @@ class World:
         """What a fault does before the call."""
         if strike.fault in (Fault.DIES_BEFORE, Fault.PAUSED_BEFORE):
             self.happened[strike.fault] += 1
-            self.note(actor.name, op, key, fault=f"{strike.fault} (#{strike.number})")
+            self.note(actor.name, op, key, fault=f"{strike.fault} (#{strike.name})")
         if strike.fault is Fault.DIES_BEFORE:
             self.kill(actor)
             raise Died
@@ -265,6 +273,7 @@ class World:
     def _resume(self, actor: Actor) -> None:
         if not actor.is_over:
             actor.is_paused = False
+            self.longest_sleep_s = max(self.longest_sleep_s, self.clock_s - actor.asleep_since_s)
             self.note(actor.name, "is resumed", "")
             self._insert(actor)
 
