@@ -53,18 +53,6 @@ class DriftError(SapiensBatchError):
     exit_code = 3
 
 
-class BudgetError(SapiensBatchError):
-    """More samples were quarantined than the job allows: look at `errors`, then decide."""
-
-    exit_code = 4
-
-
-class IncompleteError(SapiensBatchError):
-    """The job stopped before every shard was committed: run the same command again."""
-
-    exit_code = 5
-
-
 class ProtocolError(SapiensBatchError):
     """Stored objects contradict each other or the format: run `verify`."""
 

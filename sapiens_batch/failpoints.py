@@ -25,7 +25,6 @@ POINTS = (
     "before-data",
     "mid-arrays",
     "after-arrays",
-    "after-parts",
     "before-receipt",
     "receipt-response",
     "after-receipt",

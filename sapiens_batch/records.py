@@ -89,6 +89,8 @@ class Shard:
         version: Etag where the store has one, else `size-mtime_ns`; a hash for a slice.
         size_bytes: Size of the object, or the sum over `members`.
         members: For a slice of a listing: the source-relative image names, in order.
+        fingerprints: For each member 8 hex digits over its size and version; empty where those
+            were not known when it was planned.
     """
 
     shard_id: str
@@ -97,6 +99,7 @@ class Shard:
     version: str
     size_bytes: int
     members: tuple[str, ...] = ()
+    fingerprints: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -355,11 +358,15 @@ class LabelSchema:
 
     @property
     def row_columns(self) -> tuple[ColumnField, ...]:
-        """Columns that tie a table row to its array row: position, frame size and affine."""
+        """Columns that tie a table row to its array row: position, root, frame size and affine.
+
+        The root is filled in when a shard is sealed.
+        """
         if self.array is None:
             return ()
         return (
             ColumnField(f"{self.task}_row", "int64", (), "", "row in the shard's array"),
+            ColumnField(f"{self.task}_array", "string", (), "", "root of that array in the job"),
             ColumnField(f"{self.task}_height", "int32", (), "px", "valid rows of the frame"),
             ColumnField(f"{self.task}_width", "int32", (), "px", "valid columns of the frame"),
             ColumnField(f"{self.task}_affine", "float64", (4,), "px", _AFFINE),

@@ -26,7 +26,6 @@ from sapiens_batch.protocol.job import JobDocument
 from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.protocol.plan import write_plan
 from sapiens_batch.protocol.put import ChunkHeader
-from sapiens_batch.protocol.receipt import Receipt
 from sapiens_batch.protocol.seal import seal_shard
 from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.records import (
@@ -239,13 +238,13 @@ def _label_shard(
     context: JobContext, shard: Shard, first: int, count: int, seed: int, label_seed: int
 ) -> None:
     writer = ChunkWriter(context.store, context.schemas, (), context.chunk_samples)
-    receipts: list[Receipt] = []
-    for index, start in enumerate(range(0, count, context.chunk_samples)):
+    starts = range(0, count, context.chunk_samples)
+    for index, start in enumerate(starts):
         stop = min(start + context.chunk_samples, count)
         header = ChunkHeader(shard.shard_id, index, start, stop, stop == count)
         numbers = range(first + start, first + stop)
-        receipts.append(writer.write(_chunk(header, numbers, context, seed, label_seed)))
-    seal_shard(context, ShardTodo(shard, frozenset()), receipts)
+        writer.write(_chunk(header, numbers, context, seed, label_seed))
+    seal_shard(context.seal_job, ShardTodo(shard), range(len(starts)))
 
 
 def _chunk(

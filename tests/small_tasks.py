@@ -7,6 +7,7 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from sapiens_batch.protocol.put import ChunkHeader
+from sapiens_batch.protocol.seal import SealJob
 from sapiens_batch.records import (
     Affine,
     ArrayField,
@@ -20,7 +21,9 @@ from sapiens_batch.records import (
     Status,
     TaskLabels,
 )
+from sapiens_batch.sinks.tables import ParquetTables
 from sapiens_batch.stages.flow import LabeledChunk, PreparedPerson, PreparedSample, TaskRows
+from sapiens_batch.storage import Store
 
 SHARD = Shard("ab" * 16, "000.tar", "file:///in/000.tar", "10-1", 10)
 CHUNK_SAMPLES = 4
@@ -43,6 +46,13 @@ POSE = LabelSchema(
 )
 SCHEMAS = {"seg": SEG, "pose": POSE}
 FRAME = Frame(2, 3, Affine(2.0, 2.0, 0.5, 0.5))
+
+
+def seal_job(store: Store) -> SealJob:
+    """How shards of these tasks are sealed."""
+    tables = ParquetTables(list(SCHEMAS.values()))
+    return SealJob(store, SCHEMAS, "0" * 64, CHUNK_SAMPLES, tables)
+
 
 MakeChunk = Callable[..., LabeledChunk]
 

@@ -15,6 +15,7 @@ import typer
 from sapiens_batch.errors import SpecError
 from sapiens_batch.spec.loading import load_spec
 from sapiens_batch.storage import Store, open_store
+from sapiens_batch.storage.addresses import keep_secrets_apart
 
 if TYPE_CHECKING:
     from sapiens_batch.protocol.manifest import Manifest
@@ -60,7 +61,8 @@ class JobAddress:
                     f"--set {overrides[0]}: {job} is a job directory, which has no field to "
                     "override; give the job file, or leave --set out"
                 )
-            return cls(job)
+            kept = keep_secrets_apart({"uri": job}, "uri")
+            return cls(kept["uri"], kept.get("storage_options", {}))
         spec = load_spec(Path(job), overrides or ())
         return cls(spec.output.uri, spec.output.storage_options, spec.source.storage_options)
 

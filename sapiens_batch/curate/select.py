@@ -22,12 +22,13 @@ from sapiens_batch.curate.duplicates import NUM_LINKS, components, links, repres
 from sapiens_batch.curate.recipe import Recipe
 from sapiens_batch.curate.selection import Selection
 from sapiens_batch.curate.tables import columns, connect
-from sapiens_batch.errors import InputError, SpecError
+from sapiens_batch.errors import SpecError
 from sapiens_batch.labelset import LabelSet
 from sapiens_batch.records import Array
 from sapiens_batch.search import SearchIndex, build_index
 from sapiens_batch.spec.mistakes import did_you_mean
 from sapiens_batch.storage import Store, open_store
+from sapiens_batch.storage.arrow import read_error
 
 
 def select(labels: LabelSet, recipe: Recipe, index_store: Store | None = None) -> Selection:
@@ -65,6 +66,7 @@ def matching(labels: LabelSet, where: str) -> pa.Table:
 
     Raises:
         SpecError: The condition is no SQL or names what the job does not have.
+        ProtocolError: A table is damaged.
         DependencyError: duckdb is not installed.
     """
     connection = connect(labels, where)
@@ -79,6 +81,9 @@ def matching(labels: LabelSet, where: str) -> pa.Table:
             raise SpecError(f"where: {where!r} is more than one condition")
         found: pa.Table = connection.sql(query).to_arrow_table()
     except duckdb.Error as error:
+        for table in (labels.images, labels.persons):
+            if (damage := read_error(table, error)) is not None:
+                raise damage from error
         raise SpecError(f"where: {where!r} {_fault(error, labels)}") from error
     finally:
         connection.close()
@@ -205,17 +210,3 @@ def _version(package: str) -> str | None:
         return version(package)
     except PackageNotFoundError:
         return None
-
-
-def check_selects(labels: LabelSet, selection: Selection) -> None:
-    """Check that a selection was made of this job's labels.
-
-    Raises:
-        InputError: It was made of another job.
-    """
-    if selection.made.get("spec_digest") != labels.job.spec_digest:
-        raise InputError(
-            f"the selection was made of job {selection.made.get('job')!r} (spec "
-            f"{str(selection.made.get('spec_digest'))[:12]}), not of {labels.job.name!r} (spec "
-            f"{labels.job.spec_digest[:12]})"
-        )

@@ -20,7 +20,7 @@ from sapiens_batch.errors import InputError
 from sapiens_batch.sinks import parquet
 from sapiens_batch.storage import open_store
 from sapiens_batch.storage.addresses import absolute_uri, parent_uri
-from sapiens_batch.storage.inputs import read_input
+from sapiens_batch.storage.reading import read_input
 
 FOOTER: Final = b"sapiens_batch_selection"
 SELECTION_VERSION: Final = 1

@@ -10,13 +10,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 
 from sapiens_batch.driver.progress import Progress, Reporter
-from sapiens_batch.errors import ProtocolError, StorageError
-from sapiens_batch.protocol import keys
+from sapiens_batch.errors import DamagedReceiptError, ProtocolError, StorageError
 from sapiens_batch.protocol.commit import Commit
 from sapiens_batch.protocol.documents import Counts
 from sapiens_batch.protocol.manifest import READ_THREADS, Manifest
 from sapiens_batch.protocol.open_shard import OpenShard
-from sapiens_batch.protocol.receipt import Receipt
+from sapiens_batch.protocol.receipt import read_receipt
 from sapiens_batch.protocol.seal import seal_shard
 from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.stages.context import JobContext
@@ -120,8 +119,9 @@ class Driver:
         if item.samples is not None or not item.done_chunks:
             return None
         highest = max(item.done_chunks)
-        key = keys.receipt(item.shard.shard_id, highest, item.generation)
-        return highest if Receipt.from_bytes(self._context.store.read(key), key).last else None
+        store, shard_id = self._context.store, item.shard.shard_id
+        receipt, _ = read_receipt(store, shard_id, highest, item.generation)
+        return highest if receipt.last else None
 
     def _seal_if_complete(self, shard: OpenShard) -> None:
         shard_id = shard.todo.shard.shard_id
@@ -130,9 +130,8 @@ class Driver:
 
     def _seal(self, shard: OpenShard) -> Commit:
         """Seal a shard, in a thread."""
-        todo = shard.todo
-        receipts = self._manifest.receipts(todo.shard.shard_id, todo.generation)
-        return seal_shard(self._context, todo, receipts)
+        chunks = shard.sealed_chunks(self._context.chunk_samples)
+        return seal_shard(self._context.seal_job, shard.todo, chunks)
 
     def _collect(self, *, wait: bool) -> None:
         for shard_id, future in list(self._seals.items()):
@@ -144,6 +143,13 @@ class Driver:
         found = shard.todo.shard
         try:
             commit = future.result()
+        except DamagedReceiptError as error:
+            order = self._manifest.relabel(found.shard_id, None, cause="repair", message=str(error))
+            self._open[found.shard_id] = OpenShard(
+                ShardTodo(found, generation=order.generation), set()
+            )
+            self.fail(failure_of(error, found.shard_id, None, "seal"))
+            return
         except (StorageError, ProtocolError) as error:
             self.fail(failure_of(error, found.shard_id, None, "seal"))
             return

@@ -7,13 +7,13 @@ before Ray is started. Imports no ray, so `plan` and refusals are quick.
 from __future__ import annotations
 
 import platform
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
 from importlib.metadata import version
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
-from sapiens_batch.errors import DriftError, SpecError
+from sapiens_batch.errors import DriftError, SpecError, StorageError
 from sapiens_batch.persons.detector import detector_digest, with_absolute_model
 from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.job import JobDocument
@@ -23,15 +23,18 @@ from sapiens_batch.records import LabelSchema, Level, Shard, TaskName
 from sapiens_batch.sinks import label_schema as schema_json
 from sapiens_batch.sources import make_source, selection_digest
 from sapiens_batch.spec.digest import differences, digest
-from sapiens_batch.spec.job import JobSpec
+from sapiens_batch.spec.job import JobSpec, OutputSpec
 from sapiens_batch.stages.context import JobContext
-from sapiens_batch.storage import open_store
+from sapiens_batch.storage import Capabilities, Store, open_store
 
 if TYPE_CHECKING:
     from sapiens_batch.models.weights import Checkpoint
     from sapiens_batch.tasks.base import Task
 
 SHOWN_DIFFERENCES = 20
+PLAN_ROUNDS = 5
+"""Another driver may plan at the same time from another listing, and its plan then counts."""
+
 MAX_CHUNK_ROWS = 2**18
 """Rows of an array object; its index takes 16 bytes for each, whether it is labeled or not."""
 
@@ -143,21 +146,27 @@ def look_at(job: ResolvedJob) -> Manifest | None:
     return manifest
 
 
-def open_job(job: ResolvedJob) -> tuple[JobContext, Manifest]:
+def open_job(job: ResolvedJob, warn: Callable[[str], None]) -> tuple[JobContext, Manifest]:
     """Create the job directory, or open it after checking that spec and input are the same.
+
+    Args:
+        job: The job.
+        warn: Called with what the user should know though the job goes on.
 
     Raises:
         DriftError: The spec or the input changed since the job was started; shows how.
-        StorageError: The output cannot be written.
+        StorageError: The output cannot be written, or does not keep two drivers apart.
     """
     output = job.spec.output
     store = open_store(output.uri, output.storage_options)
     spec_digest = digest(job.digest_fields)
     if store.exists(keys.JOB):
         manifest = Manifest.open(store)
+        _check_drivers(store, output, manifest.job.probed, warn)
     else:
-        capabilities = store.probe()
-        manifest = Manifest.create(store, _document(job, spec_digest, asdict(capabilities)))
+        probed = store.probe()
+        _check_drivers(store, output, probed, warn)
+        manifest = Manifest.create(store, _document(job, spec_digest, asdict(probed)))
     _check_spec(manifest, job, spec_digest)
     _plan(manifest, job)
     context = JobContext(
@@ -171,6 +180,24 @@ def open_job(job: ResolvedJob) -> tuple[JobContext, Manifest]:
         detector_digest=job.detector_digest,
     )
     return context, manifest
+
+
+def _check_drivers(
+    store: Store, output: OutputSpec, probed: Capabilities | None, warn: Callable[[str], None]
+) -> None:
+    """Refuse a store that cannot decide between two drivers, unless there is only one."""
+    if probed is None or probed.conditional_create:
+        return
+    if not output.single_driver:
+        raise StorageError(
+            f"{store.uri} ({probed.backend}) let an object be created twice, so two drivers could "
+            "overwrite each other's labels; use another store, or promise that there is only one "
+            "driver at a time with `output.single_driver: true`"
+        )
+    warn(
+        f"warning: {store.uri} cannot create an object only if it is not there. Nothing keeps a "
+        "second driver away from this job but your promise, `output.single_driver: true`."
+    )
 
 
 def _for_workers(spec: JobSpec) -> JobSpec:
@@ -215,15 +242,19 @@ def _check_spec(manifest: Manifest, job: ResolvedJob, spec_digest: str) -> None:
 
 
 def _plan(manifest: Manifest, job: ResolvedJob) -> None:
-    """Plan the input, add what is new to an old plan, refuse what changed."""
-    number = len(manifest.plans())
-    if number == 0:
-        write_plan(manifest.store, job.shards, number=0, source=job.spec.source.uris)
-        return
-    drift = compare(manifest.shards(), job.shards)
-    _check_input(manifest, drift)
-    if drift.new:
+    """Plan what is new in the input until the plans, read back, hold it all (I9)."""
+    for _ in range(PLAN_ROUNDS):
+        drift = compare(manifest.shards(), job.shards)
+        _check_input(manifest, drift)
+        if not drift.new:
+            return
+        number = len(manifest.plans())
         write_plan(manifest.store, drift.new, number=number, source=job.spec.source.uris)
+    raise StorageError(
+        f"the plan of {manifest.store.uri} does not hold the input though it was written "
+        f"{PLAN_ROUNDS} times: other drivers plan other input at the same time, or the store does "
+        "not return what was written; see that one job file is used, and run again"
+    )
 
 
 def _check_input(manifest: Manifest, drift: PlanDrift) -> None:

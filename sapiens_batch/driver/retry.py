@@ -40,7 +40,7 @@ def retry_job(
         InputError: Samples are quarantined, but none for these reasons or with these keys.
         SapiensBatchError: The job could not be opened; see `start`.
     """
-    context, manifest = open_job(resolve(spec))
+    context, manifest = open_job(resolve(spec), reporter.message)
     number = order_retry(manifest, reasons=reasons, sample_keys=sample_keys)
     if not number:
         check_asked(manifest, reasons=reasons, keys=sample_keys)

@@ -125,7 +125,7 @@ def run_job(
     Raises:
         SapiensBatchError: The job could not be started; see `start`.
     """
-    context, manifest = open_job(resolve(spec))
+    context, manifest = open_job(resolve(spec), reporter.message)
     return carry_out(context, manifest, reporter, partition=partition, load=load)
 
 

@@ -38,6 +38,7 @@ class SelectionFile:
         storage_options: Passed to fsspec.
 
     Attributes:
+        uri: Where the file lies.
         sha256: Digest of the file.
 
     Raises:
@@ -49,6 +50,7 @@ class SelectionFile:
         uri = absolute_uri(uri)
         folder, name = parent_uri(uri), uri.rpartition("/")[2]
         store = open_store(folder, storage_options)
+        self.uri = uri
         self.sha256 = _digest(store, name)
         self._places = _places(store, name) if name.lower().endswith(".parquet") else None
         self._keys: Selection | None = None
@@ -62,9 +64,11 @@ class SelectionFile:
     def takes(self, shard_id: str, table: pa.Table) -> Array:
         """(n,) bool: which rows of one shard are selected, by place where the file has it."""
         if self._places is not None:
-            wanted = self._places.to_table(
-                columns=["index"], filter=ds.field("shard_id") == shard_id
-            )
+            mine = ds.field("shard_id") == shard_id
+            try:
+                wanted = self._places.to_table(columns=["index"], filter=mine)
+            except (pa.ArrowException, OSError) as error:
+                raise InputError(f"selection {self.uri} is damaged: {error}") from error
             return np.isin(table["index"].to_numpy(), wanted["index"].to_numpy())
         assert self._keys is not None, "a selection is by place or by key"
         keys = self._keys

@@ -7,6 +7,7 @@ is made from are fixed by its plan.
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ from sapiens_batch.spec.digest import differences
 from sapiens_batch.spec.mistakes import did_you_mean
 from sapiens_batch.storage import Store, open_store
 from sapiens_batch.storage.addresses import absolute_uri
+from sapiens_batch.storage.checked import damaged, read_range
 
 _BLOCK_BYTES = 16 * 2**20
 
@@ -281,8 +283,14 @@ class _Run:
 
 
 def _blocks(store: Store, stored: StoredObject) -> Iterator[bytes]:
+    """The object in blocks; that they are the recorded ones is known after the last (I8)."""
+    digest = hashlib.sha256()
     for start in range(0, stored.size_bytes, _BLOCK_BYTES):
-        yield store.read_range(stored.key, start, min(stored.size_bytes, start + _BLOCK_BYTES))
+        block = read_range(store, stored, start, min(stored.size_bytes, start + _BLOCK_BYTES))
+        digest.update(block)
+        yield block
+    if digest.hexdigest() != stored.sha256:
+        raise damaged(stored.key, "its digest is not the recorded one", "export to another folder")
 
 
 def _planned(shards: Iterable[Shard], labels: LabelSet) -> Iterator[PlannedShard]:

@@ -150,8 +150,3 @@ def heatmap_map(crop: Affine, view_size: Size, heatmap_size: Size) -> Affine:
     scale_y = (view_size[0] - 1) / (heatmap_size[0] - 1)
     scale_x = (view_size[1] - 1) / (heatmap_size[1] - 1)
     return Affine(scale_x, scale_y, 0.0, 0.0).then(crop)
-
-
-def mirror_map(view_width: int) -> Affine:
-    """The map between a view and its left-right mirror, in either direction: x -> width - 1 - x."""
-    return Affine(-1.0, 1.0, float(view_width - 1), 0.0)

@@ -249,7 +249,7 @@ def _read(uri: str) -> bytes:
     """The image file at a path or address."""
     # the stores behind addresses are not imported for those who hand over images
     from sapiens_batch.storage.addresses import absolute_uri
-    from sapiens_batch.storage.inputs import read_input
+    from sapiens_batch.storage.reading import read_input
 
     return read_input(absolute_uri(uri))
 

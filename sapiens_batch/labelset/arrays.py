@@ -1,7 +1,8 @@
 """The dense array of one task over all committed shards, read row by row.
 
-A row costs two ranged reads, of the index and of the row's own bytes; the rest of the object stays
-where it is. Many rows of one object are read with the object. Cropping rows to their frame is left
+A row costs two ranged reads, of the index and of the row's own bytes, each with its checksum (I8);
+the rest of the object stays where it is. Many rows of one object, and rows of small ones, are read
+with the object, which is compared with the commit. Cropping rows to their frame is left
 to `sample`, whole arrays to any Zarr library. Which rows are labeled is for the tables to say: an
 object may also hold one of a sample that was quarantined after all.
 """
@@ -13,17 +14,20 @@ from typing import Any, Final
 
 import numpy as np
 
-from sapiens_batch.errors import ProtocolError
-from sapiens_batch.labelset.shard import array_objects
 from sapiens_batch.protocol.commit import Commit, CommittedArray
 from sapiens_batch.protocol.documents import StoredObject
 from sapiens_batch.records import Array, ArrayField, LabelSchema
 from sapiens_batch.sinks import zarr
 from sapiens_batch.storage import Store
+from sapiens_batch.storage.checked import damaged, read_range
 
 WHOLE_OBJECT_ROWS: Final = 4
 """From so many rows on one request for the object beats two a row: objects have some 32 rows, and
 a request costs an object store as much time as some megabytes."""
+
+SMALL_OBJECT_BYTES: Final = 256 * 2**10
+"""Up to this size one request for the object beats two a row. Small objects also differ less: one
+in the place of another may have the same size, and an index that fits it."""
 
 
 class LabelArray:
@@ -151,7 +155,7 @@ class LabelArray:
 
     def _objects(self, array: CommittedArray) -> Mapping[int, StoredObject]:
         if self._last_array[0] is not array:
-            self._last_array = (array, array_objects(array))
+            self._last_array = (array, array.by_chunk())
         return self._last_array[1]
 
     def _read_several(
@@ -170,35 +174,34 @@ class LabelArray:
         try:
             yield from zarr.decode_rows(self.field, data, shard_rows, positions)
         except ValueError as error:
-            raise _damaged(stored, error) from error
+            raise damaged(stored.key, str(error)) from error
 
     def _read_object(self, stored: StoredObject) -> bytes:
-        if not self._whole_objects:
-            return self._store.read(stored.key)
+        if not self._reads_whole(stored):
+            return stored.read(self._store)
         held = self._last_object
         if held[0] != stored.key:
-            self._last_object = held = (stored.key, self._store.read(stored.key))
+            self._last_object = held = (stored.key, stored.read(self._store))
         return held[1]
 
     def _read(self, stored: StoredObject, position: int, shard_rows: int) -> Array | None:
-        if self._whole_objects:
+        if self._reads_whole(stored):
             return dict(self._decode(stored, shard_rows, [position])).get(position)
         try:
             found = zarr.row_range(self._index(stored, shard_rows), position)
             if found is None:
                 return None
-            return zarr.decode_inner(self.field, self._store.read_range(stored.key, *found))
+            return zarr.decode_inner(self.field, read_range(self._store, stored, *found))
         except ValueError as error:
-            raise _damaged(stored, error) from error
+            raise damaged(stored.key, str(error)) from error
+
+    def _reads_whole(self, stored: StoredObject) -> bool:
+        return self._whole_objects or stored.size_bytes <= SMALL_OBJECT_BYTES
 
     def _index(self, stored: StoredObject, shard_rows: int) -> Array:
         """The index of an object; the last one is kept, as rows of a sample lie in one object."""
         if self._last_index[0] != stored.key:
             tail = stored.size_bytes - zarr.index_size(shard_rows)
-            data = self._store.read_range(stored.key, tail, stored.size_bytes)
+            data = read_range(self._store, stored, tail, stored.size_bytes)
             self._last_index = (stored.key, zarr.parse_index(data, shard_rows))
         return self._last_index[1]
-
-
-def _damaged(stored: StoredObject, error: ValueError) -> ProtocolError:
-    return ProtocolError(f"{stored.key}: {error}; the object is damaged, run `verify`")

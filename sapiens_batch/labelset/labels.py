@@ -18,6 +18,7 @@ from sapiens_batch.labelset.arrays import LabelArray
 from sapiens_batch.labelset.commits import CommitReader
 from sapiens_batch.labelset.filters import Filter, as_expression
 from sapiens_batch.labelset.sample import SampleLabels, table_rows
+from sapiens_batch.labelset.shard import select_rows
 from sapiens_batch.protocol.commit import Commit
 from sapiens_batch.protocol.job import JobDocument
 from sapiens_batch.protocol.manifest import Manifest
@@ -77,7 +78,10 @@ class LabelSet:
 
     @cached_property
     def images(self) -> ds.Dataset:
-        """One row per sample, sorted within each shard; made when it is first asked for."""
+        """One row per sample, sorted within each shard; made when it is first asked for.
+
+        Whoever reads it gets checked bytes (I8): damage raises an error that names the object.
+        """
         return self._dataset(Level.IMAGE)
 
     @cached_property
@@ -189,6 +193,7 @@ class LabelSet:
 
         Raises:
             KeyError: The shard is not committed.
+            ProtocolError: The table is damaged.
         """
         if shard_id not in self.shards:
             raise KeyError(f"shard {shard_id!r} is not committed in {self._store.uri}")
@@ -197,10 +202,7 @@ class LabelSet:
         names = schema.names if columns is None else list(columns)
         if stored is None:
             return schema.empty_table().select(names)
-        fragment = ds.ParquetFileFormat().make_fragment(
-            stored.key, filesystem=arrow_filesystem(self._store)
-        )
-        return fragment.to_table(schema=schema, filter=wanted, columns=names)
+        return select_rows(self._store, stored, schema=schema, wanted=wanted, columns=names)
 
     def to_torch(
         self,
@@ -295,7 +297,7 @@ class LabelSet:
             paths,
             schema=schema,
             format=ds.ParquetFileFormat(),
-            filesystem=arrow_filesystem(self._store),
+            filesystem=arrow_filesystem(self._store, self._summaries.stored),
             partitions=partitions,
         )
 

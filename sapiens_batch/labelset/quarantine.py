@@ -12,11 +12,11 @@ from dataclasses import dataclass
 import pyarrow.dataset as ds
 
 from sapiens_batch.errors import InputError
+from sapiens_batch.labelset.shard import select_rows
 from sapiens_batch.protocol.commit import total_reasons
 from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.protocol.snapshot import CommitSummary
 from sapiens_batch.records import Level, Status
-from sapiens_batch.storage.arrow import arrow_filesystem
 
 _COLUMNS = ("index", "key", "reason", "message")
 
@@ -56,19 +56,17 @@ def quarantined(
         keys: Only samples with these keys.
 
     Raises:
-        ProtocolError: A commit is damaged.
+        ProtocolError: A commit or a table is damaged.
         StorageError: A table cannot be read.
     """
-    filesystem = arrow_filesystem(manifest.store)
     wanted = ds.field("status") == str(Status.QUARANTINED)
     if keys is not None:
         wanted &= ds.field("key").isin(sorted(keys))
     for shard in manifest.summaries():
         if not any(matches(reason, reasons) for reason in shard.reasons):
             continue
-        table = ds.dataset(
-            shard.tables[Level.IMAGE.table].key, format="parquet", filesystem=filesystem
-        ).to_table(columns=list(_COLUMNS), filter=wanted)
+        images = shard.tables[Level.IMAGE.table]
+        table = select_rows(manifest.store, images, columns=_COLUMNS, wanted=wanted)
         yield from _samples(shard, table.to_pylist(), reasons)
 
 

@@ -1,18 +1,22 @@
-"""One committed shard: its tables and the objects of its arrays, by chunk.
+"""The tables of one committed shard.
 
-What the rows mean is left to the caller. Only what the commit names is read (I3).
+What the rows mean is left to the caller. Only what the commit names is read (I3), and all of it is
+checked (I8).
 """
 
 from __future__ import annotations
 
-import pyarrow as pa
+from collections.abc import Sequence
 
-from sapiens_batch.protocol import keys
-from sapiens_batch.protocol.commit import Commit, CommittedArray
+import pyarrow as pa
+import pyarrow.dataset as ds
+
+from sapiens_batch.protocol.commit import Commit
 from sapiens_batch.protocol.documents import StoredObject
 from sapiens_batch.records import Level
 from sapiens_batch.sinks import parquet
 from sapiens_batch.storage import Store
+from sapiens_batch.storage.arrow import arrow_filesystem
 
 
 def read_table(store: Store, commit: Commit, level: Level) -> pa.Table | None:
@@ -23,14 +27,24 @@ def read_table(store: Store, commit: Commit, level: Level) -> pa.Table | None:
         ProtocolError: It is damaged.
     """
     stored = commit.tables.get(level.table)
-    return None if stored is None else parquet.decode(store.read(stored.key))
+    return None if stored is None else parquet.decode(stored.read(store))
 
 
-def array_objects(array: CommittedArray) -> dict[int, StoredObject]:
-    """The objects of an array by chunk; only these exist for a reader."""
-    found: dict[int, StoredObject] = {}
-    for stored in array.chunks:
-        name = keys.parse(stored.key)
-        if name is not None and name.kind == "array_chunk" and name.chunk is not None:
-            found[name.chunk] = stored
-    return found
+def select_rows(
+    store: Store,
+    stored: StoredObject,
+    *,
+    schema: pa.Schema | None = None,
+    wanted: ds.Expression | None = None,
+    columns: Sequence[str] | None = None,
+) -> pa.Table:
+    """Some rows and columns of a table, in order; no more of it is read than they need.
+
+    Raises:
+        MissingObjectError: The object is gone.
+        ProtocolError: It is damaged.
+    """
+    filesystem = arrow_filesystem(store, {stored.key: stored}.get)
+    fragment = ds.ParquetFileFormat().make_fragment(stored.key, filesystem=filesystem)
+    names = None if columns is None else list(columns)
+    return fragment.to_table(schema=schema, filter=wanted, columns=names)

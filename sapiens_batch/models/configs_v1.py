@@ -12,7 +12,6 @@ from typing import Final
 
 from sapiens_batch.models.configs import EncoderV1Config, HeadConfig, HeadKind
 
-IMAGE_SIZE_PRETRAIN: Final = (1024, 1024)
 TASK_GRID: Final = (64, 48)
 
 PATCH_PADDING: Final = MappingProxyType[HeadKind | None, int](

@@ -56,8 +56,8 @@ from sapiens_batch.persons.onnx_settings import (
 )
 from sapiens_batch.records import Array
 from sapiens_batch.storage.addresses import absolute_uri, parent_uri
-from sapiens_batch.storage.filesystems import MissingInputError
-from sapiens_batch.storage.inputs import read_input
+from sapiens_batch.storage.input_errors import MissingInputError
+from sapiens_batch.storage.reading import read_input
 
 if TYPE_CHECKING:
     import onnxruntime

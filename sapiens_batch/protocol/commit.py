@@ -16,6 +16,7 @@ from typing import Annotated, NamedTuple, Protocol, Self
 from pydantic import Field, model_validator
 
 from sapiens_batch.errors import ProtocolError
+from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.documents import (
     Count,
     Counts,
@@ -38,15 +39,14 @@ class ChunkRange(NamedTuple):
 
 
 class CommittedArray(Document):
-    """The Zarr array of one task and shard.
+    """The Zarr array of one task and shard, complete under its root (I10).
 
     Attributes:
         root: Key of the array's folder, without a trailing slash.
         shape: Shape of the array; axis 0 is the row in the shard.
         shard_rows: Rows per Zarr shard object: row r lies in object `r // shard_rows`.
         metadata: The `zarr.json`.
-        chunks: The shard objects that exist; rows of the others were not labeled. Objects of
-            chunks that a later generation did not label again lie under an earlier root.
+        chunks: The shard objects, one a chunk.
     """
 
     root: str
@@ -54,6 +54,18 @@ class CommittedArray(Document):
     shard_rows: Annotated[int, Field(ge=1)]
     metadata: StoredObject
     chunks: tuple[StoredObject, ...] = ()
+
+    @model_validator(mode="after")
+    def _is_under_its_root(self) -> Self:
+        for one in (self.metadata, *self.chunks):
+            if keys.array_root(one.key) != self.root:
+                raise ValueError(f"object {one.key} does not lie under {self.root}")
+        return self
+
+    def by_chunk(self) -> dict[int, StoredObject]:
+        """The shard objects by chunk; only these exist for a reader."""
+        named = ((keys.parse(one.key), one) for one in self.chunks)
+        return {name.chunk: one for name, one in named if name and name.chunk is not None}
 
 
 class Commit(Document):
@@ -178,7 +190,7 @@ def build_commit(
         spec_digest: The job's digest.
         chunk_samples: Samples per chunk.
         generation: The generation that the receipts belong to.
-        counts: Counts of the sealed tables; needed with `base`, else the receipts' sum.
+        counts: Counts of the sealed tables; needed with `base`, else equal to the receipts' sum.
         reasons: Quarantined samples of the sealed tables by reason; as `counts`.
         base: The commit of the generation before, where chunks of it are taken over.
 
@@ -188,7 +200,13 @@ def build_commit(
     """
     chunks = _chunk_ranges(shard, receipts, chunk_samples, base)
     _check_owner(shard, receipts, generation)
-    counts = counts or total_counts(receipts)
+    summed = total_counts(receipts)
+    counts = counts or summed
+    if base is None and counts != summed:
+        raise ProtocolError(
+            f"shard {shard.shard_id} ({shard.key}): receipts count {summed.model_dump()}, the "
+            f"tables {counts.model_dump()}; run `verify`"
+        )
     check_counts(chunks[-1].stop, counts, tables["images"].rows)
     persons_rows = tables["persons"].rows if "persons" in tables else 0
     if counts.persons != persons_rows:

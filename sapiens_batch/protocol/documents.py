@@ -7,14 +7,16 @@ never believed (I8); which documents there are is left to the sibling modules.
 from __future__ import annotations
 
 import hashlib
+from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import Annotated, Final, Self
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from sapiens_batch.errors import ProtocolError
+from sapiens_batch.records import Status
 from sapiens_batch.storage import Store
-from sapiens_batch.storage.checked import block_crc32c, check_bytes, crc32c
+from sapiens_batch.storage.checked import REMEDY, block_crc32c, check_bytes, crc32c
 
 Count = Annotated[int, Field(ge=0)]
 Hex32 = Annotated[str, Field(pattern=r"^[0-9a-f]{32}$")]
@@ -108,16 +110,12 @@ class StoredObject(Document):
             block_crc32c=block_crc32c(data) if blocks else "",
         )
 
-    def check(self, data: bytes | memoryview) -> None:
-        """Compare the object as it was read with this record (I8).
-
-        Raises:
-            ProtocolError: It has another size or digest.
-        """
-        check_bytes(self.key, data, size_bytes=self.size_bytes, sha256=self.sha256)
-
-    def read(self, store: Store) -> bytes:
+    def read(self, store: Store, *, remedy: str = REMEDY) -> bytes:
         """The whole object, checked (I8).
+
+        Args:
+            store: Where it lies.
+            remedy: What to do when it is damaged, for the message.
 
         Raises:
             MissingObjectError: It is gone.
@@ -125,7 +123,7 @@ class StoredObject(Document):
             StorageError: It cannot be read.
         """
         data = store.read(self.key)
-        self.check(data)
+        check_bytes(self.key, data, size_bytes=self.size_bytes, sha256=self.sha256, remedy=remedy)
         return data
 
 
@@ -143,6 +141,12 @@ class Counts(Document):
     empty: Count = 0
     quarantined: Count = 0
     persons: Count = 0
+
+    @classmethod
+    def of(cls, statuses: Mapping[str, int], persons: int) -> Counts:
+        """The counts of rows of `images` with these statuses, and of so many persons."""
+        named = {status.value: statuses.get(status, 0) for status in Status}
+        return cls(**named, persons=persons)
 
     @property
     def samples(self) -> int:

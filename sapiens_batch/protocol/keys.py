@@ -2,7 +2,8 @@
 
 Nothing else in the package writes a key as a string literal. `<xx>` is the first two hex digits of
 a shard id and keeps folders small. Objects of a later generation of a shard carry its number, so
-that no two generations share a key. Whether an object exists, and what is in it, is left to others.
+that no two generations share a key; tables, and roots of arrays beside the first one, carry the id
+of the attempt that wrote them. Whether an object exists, and what is in it, is left to others.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ JOB = "job.json"
 PLAN = "plan/"
 ATTEMPTS = "attempts/"
 RECEIPTS = "receipts/"
-PARTS = "parts/"
 TABLES = "tables/"
 ARRAYS = "arrays/"
 COMMITS = "commits/"
 RELABEL = "relabel/"
 SNAPSHOTS = "snapshots/"
 LEASES = "leases/"
+RUNS = "runs/"
 
 TableName = Literal["images", "persons"]
 
@@ -29,22 +30,16 @@ _SHARD = r"(?P<shard_id>[0-9a-f]{32})(?:\.(?!0000\b)(?P<generation>\d{4,}))?"
 _CHUNK = r"(?P<chunk>\d{6,})"
 _WRITE_ID = r"(?P<write_id>[0-9a-f]{32})"
 _PLAN_DOCUMENT = re.compile(r"plan/(?P<number>\d{4,})\.json")
-_RECEIPT = re.compile(rf"receipts/{_SHARD}/{_CHUNK}\.json")
+_RECEIPT = re.compile(rf"receipts/{_SHARD}/{_CHUNK}\.receipt")
 _COMMIT = re.compile(rf"commits/[0-9a-f]{{2}}/{_SHARD}\.json")
 _RELABEL = re.compile(rf"relabel/[0-9a-f]{{2}}/{_SHARD}\.json")
 _SNAPSHOT = re.compile(r"snapshots/(?P<number>\d{8,})-(?P<digest>[0-9a-f]{64})\.parquet")
-_ATTEMPT = re.compile(rf"attempts/{_SHARD}/(?:{_CHUNK}|read)/{_WRITE_ID}")
-_PART = re.compile(rf"parts/(?P<name>[a-z]+)/{_SHARD}/{_CHUNK}-{_WRITE_ID}\.parquet")
 _TABLE = re.compile(rf"tables/(?P<name>[a-z]+)/[0-9a-f]{{2}}/{_SHARD}-{_WRITE_ID}\.parquet")
-_ARRAY_CHUNK = re.compile(
-    rf"arrays/(?P<name>[a-z]+)/[0-9a-f]{{2}}/{_SHARD}\.zarr/c/(?P<chunk>\d+)(?:/0)*"
-)
-_ARRAY_DOCUMENT = re.compile(rf"arrays/(?P<name>[a-z]+)/[0-9a-f]{{2}}/{_SHARD}\.zarr/zarr\.json")
+_ROOT = rf"arrays/(?P<name>[a-z]+)/[0-9a-f]{{2}}/{_SHARD}(?:-{_WRITE_ID})?\.zarr"
+_ARRAY_CHUNK = re.compile(rf"{_ROOT}/c/(?P<chunk>\d+)(?:/0)*")
+_ARRAY_DOCUMENT = re.compile(rf"{_ROOT}/zarr\.json")
 
-
-Kind = Literal[
-    "receipt", "commit", "relabel", "attempt", "part", "table", "array_chunk", "array_document"
-]
+Kind = Literal["receipt", "commit", "relabel", "table", "array_chunk", "array_document"]
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +51,7 @@ class ObjectName:
         shard_id: The shard that it belongs to.
         chunk: The chunk that it belongs to, or None for objects of a whole shard.
         name: Table or task, or empty.
-        write_id: The attempt that wrote it, or empty for deterministic keys.
+        write_id: The attempt whose own table or array root it is, or empty.
         generation: The generation of the shard, 0 for its first labels.
     """
 
@@ -95,7 +90,7 @@ def receipts(shard_id: str, generation: int = 0) -> str:
 
 def receipt(shard_id: str, chunk: int, generation: int = 0) -> str:
     """The receipt of one chunk."""
-    return f"{receipts(shard_id, generation)}{chunk:06d}.json"
+    return f"{receipts(shard_id, generation)}{chunk:06d}.receipt"
 
 
 def attempts(shard_id: str, chunk: int | None, generation: int = 0) -> str:
@@ -109,29 +104,33 @@ def attempt(shard_id: str, chunk: int | None, write_id: str, generation: int = 0
     return f"{attempts(shard_id, chunk, generation)}{write_id}"
 
 
-def part(table: str, shard_id: str, chunk: int, write_id: str, generation: int = 0) -> str:
-    """The rows of one chunk, until the shard is sealed."""
-    return f"{PARTS}{table}/{stem(shard_id, generation)}/{chunk:06d}-{write_id}.parquet"
-
-
 def table(name: str, shard_id: str, write_id: str, generation: int = 0) -> str:
     """The rows of one shard."""
     return f"{TABLES}{name}/{prefix(shard_id)}/{stem(shard_id, generation)}-{write_id}.parquet"
 
 
-def array(task: str, shard_id: str, generation: int = 0) -> str:
-    """The root folder of a shard's Zarr array, without a trailing slash."""
-    return f"{ARRAYS}{task}/{prefix(shard_id)}/{stem(shard_id, generation)}.zarr"
+def array(task: str, shard_id: str, generation: int = 0, write_id: str = "") -> str:
+    """The root folder of a shard's Zarr array, without a trailing slash.
+
+    With a `write_id` it is one attempt's own; without, the one that attempts try first.
+    """
+    own = f"-{write_id}" if write_id else ""
+    return f"{ARRAYS}{task}/{prefix(shard_id)}/{stem(shard_id, generation)}{own}.zarr"
 
 
-def array_document(task: str, shard_id: str, generation: int = 0) -> str:
-    """The `zarr.json` of a shard's array."""
-    return f"{array(task, shard_id, generation)}/zarr.json"
+def array_document(root: str) -> str:
+    """The `zarr.json` of the array under a root."""
+    return f"{root}/zarr.json"
 
 
-def array_chunk(task: str, shard_id: str, chunk: int, row_ndim: int, generation: int = 0) -> str:
-    """The Zarr shard object of one chunk, for rows of `row_ndim` axes."""
-    return f"{array(task, shard_id, generation)}/c/{chunk}{'/0' * row_ndim}"
+def array_chunk(root: str, chunk: int, row_ndim: int) -> str:
+    """The Zarr shard object of one chunk under a root, for rows of `row_ndim` axes."""
+    return f"{root}/c/{chunk}{'/0' * row_ndim}"
+
+
+def array_root(key: str) -> str:
+    """The root of the array that an object belongs to; the inverse of the two above."""
+    return key.partition(".zarr/")[0] + ".zarr"
 
 
 def commit(shard_id: str, generation: int = 0) -> str:
@@ -195,7 +194,7 @@ def parse(key: str) -> ObjectName | None:
                 shard_id=found["shard_id"],
                 chunk=None if chunk is None else int(chunk),
                 name=found.get("name", ""),
-                write_id=found.get("write_id", ""),
+                write_id=found.get("write_id") or "",
                 generation=_generation(match),
             )
     return None
@@ -209,8 +208,6 @@ _PATTERNS: dict[Kind, re.Pattern[str]] = {
     "receipt": _RECEIPT,
     "commit": _COMMIT,
     "relabel": _RELABEL,
-    "attempt": _ATTEMPT,
-    "part": _PART,
     "table": _TABLE,
     "array_chunk": _ARRAY_CHUNK,
     "array_document": _ARRAY_DOCUMENT,

@@ -1,8 +1,10 @@
-"""The manifest of a job: its document, plan, receipts, commits and orders, as found in a store.
+"""The manifest of a job: its document, plan, commits and orders, as found in a store.
 
-Reads and decides; labeling and sealing is left to the pipeline. What is done follows from listed
-keys, so that opening a job costs three listings. The only objects that are written here are the job
-document and relabel orders, both create-only; nothing changes an object (I2, I6).
+Reads and decides; labeling and sealing is left to the stages. What is done follows from listed
+keys, so that opening a job costs three listings. What is listed is there, but what is not listed is
+not thereby absent (I9): plans are read by number, orders and commits are looked at by name where
+something ends or is lost by them, and what this process wrote it knows. The only objects that are
+written here are the job document and relabel orders, both create-only (I2, I6).
 """
 
 from __future__ import annotations
@@ -20,7 +22,7 @@ from sapiens_batch.protocol.documents import now
 from sapiens_batch.protocol.job import JobDocument
 from sapiens_batch.protocol.orders import Cause, RelabelOrder, choose, ordered_chunks
 from sapiens_batch.protocol.plan import PlanDocument, list_plans, read_plan
-from sapiens_batch.protocol.receipt import Receipt
+from sapiens_batch.protocol.receipt import Receipt, read_receipt
 from sapiens_batch.protocol.snapshot import CommitSummary, read_summaries
 from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.records import Shard
@@ -30,7 +32,7 @@ from sapiens_batch.storage import MissingObjectError, Store
 # driver below the rates at which they push back.
 READ_THREADS = 16
 
-Kind = TypeVar("Kind", Commit, Receipt, RelabelOrder)
+Kind = TypeVar("Kind", Commit, RelabelOrder)
 
 
 class Manifest:
@@ -44,6 +46,8 @@ class Manifest:
     def __init__(self, store: Store, job: JobDocument) -> None:
         self.store = store.adapted(job.probed) if job.probed else store
         self.job = job
+        self._committed: dict[str, int] = {}
+        self._ordered: dict[str, int] = {}
 
     @classmethod
     def open(cls, store: Store) -> Manifest:
@@ -91,18 +95,39 @@ class Manifest:
         for document in self.plans():
             yield from read_plan(self.store, document)
 
+    def note_commit(self, commit: Commit) -> None:
+        """Note a commit that this process made or found, listed or not (I9)."""
+        newest = self._committed.get(commit.shard_id, -1)
+        self._committed[commit.shard_id] = max(commit.generation, newest)
+
     def generations(self, folder: str = keys.COMMITS) -> dict[str, int]:
-        """Newest generation of every visible shard (I2), from the keys of commits alone."""
+        """Newest known generation of every visible shard (I2).
+
+        From the keys of commits alone, and from what was noted.
+        """
         newest: dict[str, int] = {}
         for info in self.store.list(folder):
             if (found := keys.parse_commit(info.key)) is not None:
                 shard_id, generation = found
                 newest[shard_id] = max(generation, newest.get(shard_id, 0))
+        for shard_id, generation in list(self._committed.items()):
+            newest[shard_id] = max(generation, newest.get(shard_id, 0))
         return newest
 
-    def committed_ids(self) -> set[str]:
-        """Ids of visible shards (I2), from the keys of commits alone."""
-        return set(self.generations())
+    def newest_generation(self, shard_id: str, *, listed: int = -1) -> int:
+        """Newest committed generation of a shard, looked at by name; -1 where there is none (I9).
+
+        Args:
+            shard_id: The shard.
+            listed: A generation that is known to be committed.
+        """
+        newest = max(listed, self._committed.get(shard_id, -1))
+        if newest < 0 and self.store.exists(keys.commit(shard_id)):
+            newest = 0
+        for number in range(newest + 1, self._last_order(shard_id, max(newest, 0)) + 1):
+            if self.store.exists(keys.commit(shard_id, number)):
+                newest = number
+        return newest
 
     def commit(self, shard_id: str, generation: int | None = None) -> Commit:
         """A commit of one shard, the newest unless a generation is given.
@@ -142,14 +167,18 @@ class Manifest:
         return iter(read_summaries(self).values())
 
     def receipts(self, shard_id: str, generation: int = 0) -> list[Receipt]:
-        """The receipts of one generation of a shard, by chunk.
+        """The receipts of one generation of a shard that are listed, by chunk.
 
         Raises:
-            ProtocolError: A receipt is damaged or belongs elsewhere.
+            DamagedReceiptError: A receipt is damaged or belongs elsewhere.
         """
         listed = (info.key for info in self.store.list(keys.receipts(shard_id, generation)))
-        found = [(key, shard_id) for key in listed if keys.parse_receipt(key) is not None]
-        return list(self._read_many(Receipt, found))
+        found = [parsed for key in listed if (parsed := keys.parse_receipt(key)) is not None]
+        with ThreadPoolExecutor(READ_THREADS) as pool:
+            read = pool.map(
+                lambda one: read_receipt(self.store, shard_id, one[2], generation), found
+            )
+            return [receipt for receipt, _ in read]
 
     def relabel(
         self, shard_id: str, samples: Iterable[int] | None, *, cause: Cause, message: str = ""
@@ -168,22 +197,22 @@ class Manifest:
             StorageError: The store refused.
         """
         wanted = None if samples is None else tuple(sorted(set(samples)))
-        folder = f"{keys.prefix(shard_id)}/"
         while True:
-            numbers = self._order_numbers(keys.RELABEL + folder).get(shard_id, [])
-            committed = self.generations(keys.COMMITS + folder)
-            for order in self._open_orders({shard_id: numbers}, committed):
+            last = self._last_order(shard_id, self._ordered.get(shard_id, 0))
+            newest = self.newest_generation(shard_id)
+            for order in self._open_orders(shard_id, newest, last):
                 if order.covers(wanted):
                     return order
             order = RelabelOrder(
                 shard_id=shard_id,
-                generation=max(numbers, default=0) + 1,
+                generation=last + 1,
                 cause=cause,
                 message=message,
                 samples=wanted,
                 write_id=uuid.uuid4().hex,
                 created=now(),
             )
+            self._ordered[shard_id] = order.generation
             key = keys.relabel_order(shard_id, order.generation)
             if self.store.create(key, order.to_bytes()):
                 return order
@@ -197,14 +226,23 @@ class Manifest:
         Raises:
             StorageError: The store cannot be read.
         """
-        found: dict[str, list[RelabelOrder]] = {}
-        numbers = self._order_numbers(keys.RELABEL)
-        if numbers and committed is None:
+        known = dict(self._ordered)
+        for info in self.store.list(keys.RELABEL):
+            if (parsed := keys.parse_relabel_order(info.key)) is not None:
+                known[parsed[0]] = max(parsed[1], known.get(parsed[0], 0))
+        if known and committed is None:
             committed = self.generations()
-        for order in self._open_orders(numbers, committed or {}):
-            found.setdefault(order.shard_id, []).append(order)
-        chosen = {shard_id: choose(orders) for shard_id, orders in found.items()}
-        return {shard_id: order for shard_id, order in chosen.items() if order is not None}
+        newest = {shard_id: (committed or {}).get(shard_id, -1) for shard_id in known}
+
+        def look(shard_id: str) -> RelabelOrder | None:
+            last = self._last_order(shard_id, known[shard_id])
+            done = self.newest_generation(shard_id, listed=newest[shard_id])
+            return choose(self._open_orders(shard_id, done, last))
+
+        waiting = [shard_id for shard_id, last in known.items() if last > newest[shard_id]]
+        with ThreadPoolExecutor(READ_THREADS) as pool:
+            chosen = pool.map(look, waiting)
+            return {order.shard_id: order for order in chosen if order is not None}
 
     def todo(self) -> list[ShardTodo]:
         """Planned shards with samples to label, in plan order, with the chunks that are done.
@@ -216,65 +254,65 @@ class Manifest:
         orders = self.open_orders(committed)
         closed = committed.keys() - orders.keys()
         done = done_chunks((info.key for info in self.store.list(keys.RECEIPTS)), closed)
+        bases = self._bases(one for one in orders.values() if one.samples is not None)
         found = []
         for shard in self.shards():
-            order = orders.get(shard.shard_id)
-            if order is None and shard.shard_id in committed:
+            shard_id = shard.shard_id
+            order = orders.get(shard_id)
+            if order is not None and order.samples is not None and shard_id not in bases:
+                order = None  # its first labels are missing, and come first
+            if order is None and shard_id in committed:
                 continue
-            if order is None or (order.samples is not None and shard.shard_id not in committed):
-                labeled = done.get((shard.shard_id, 0), frozenset())
-                found.append(ShardTodo(shard, labeled))
+            number = 0 if order is None else order.generation
+            labeled = done.get((shard_id, number), frozenset())
+            if order is None or order.samples is None:
+                found.append(ShardTodo(shard, labeled, number))
             else:
-                labeled = done.get((shard.shard_id, order.generation), frozenset())
-                found.append(self._ordered(shard, order, labeled, committed))
+                found.append(_of_order(shard, order, labeled, bases[shard_id]))
         return found
 
-    def _ordered(
-        self,
-        shard: Shard,
-        order: RelabelOrder,
-        labeled: frozenset[int],
-        committed: Mapping[str, int],
-    ) -> ShardTodo:
-        """What an order leaves to do."""
-        if order.samples is None:
-            return ShardTodo(shard, labeled, order.generation)
-        base = self.commit(shard.shard_id, committed[shard.shard_id])
-        shard_rows = max(1, base.chunks[0].stop)
-        untouched = frozenset(range(len(base.chunks))) - ordered_chunks(order.samples, shard_rows)
-        return ShardTodo(shard, labeled | untouched, order.generation, frozenset(order.samples))
+    def _bases(self, orders: Iterable[RelabelOrder]) -> dict[str, Commit]:
+        """What orders of some samples build on."""
+        newest = {one.shard_id: self.newest_generation(one.shard_id) for one in orders}
+        visible = {shard_id: number for shard_id, number in newest.items() if number >= 0}
+        return {commit.shard_id: commit for commit in self.read_commits(visible)}
 
-    def _order_numbers(self, folder: str) -> dict[str, list[int]]:
-        """Generations that were ordered, by shard."""
-        found: dict[str, list[int]] = {}
-        for info in self.store.list(folder):
-            if (parsed := keys.parse_relabel_order(info.key)) is not None:
-                found.setdefault(parsed[0], []).append(parsed[1])
-        return found
+    def _last_order(self, shard_id: str, known: int) -> int:
+        """Number of the last order of a shard; they count up, and none is ever removed."""
+        while self.store.exists(keys.relabel_order(shard_id, known + 1)):
+            known += 1
+        return known
 
-    def _open_orders(
-        self, ordered: Mapping[str, Iterable[int]], committed: Mapping[str, int]
-    ) -> Iterator[RelabelOrder]:
-        """Those of the given orders that no commit has carried out or passed by.
+    def _open_orders(self, shard_id: str, newest: int, last: int) -> list[RelabelOrder]:
+        """Orders of a shard that no commit has carried out or passed by, looked at by name.
 
         One that cannot be read is taken for an order of all samples, which contains what it was.
+
+        Args:
+            shard_id: The shard.
+            newest: Its newest committed generation.
+            last: Number of its last order.
         """
-        for shard_id, generations in ordered.items():
-            for generation in generations:
-                if generation > committed.get(shard_id, 0):
-                    key = keys.relabel_order(shard_id, generation)
-                    try:
-                        yield self._read(RelabelOrder, key, shard_id)
-                    except ProtocolError as error:
-                        yield RelabelOrder(
-                            shard_id=shard_id,
-                            generation=generation,
-                            cause="repair",
-                            message=str(error),
-                            samples=None,
-                            write_id="0" * 32,
-                            created=now(),
-                        )
+        found = []
+        for generation in range(max(newest, 0) + 1, last + 1):
+            key = keys.relabel_order(shard_id, generation)
+            try:
+                found.append(self._read(RelabelOrder, key, shard_id))
+            except MissingObjectError:
+                continue
+            except ProtocolError as error:
+                found.append(
+                    RelabelOrder(
+                        shard_id=shard_id,
+                        generation=generation,
+                        cause="repair",
+                        message=str(error),
+                        samples=None,
+                        write_id="0" * 32,
+                        created=now(),
+                    )
+                )
+        return found
 
     def _read(self, kind: type[Kind], key: str, shard_id: str) -> Kind:
         document = kind.from_bytes(self.store.read(key), key)
@@ -296,6 +334,16 @@ class Manifest:
         with ThreadPoolExecutor(READ_THREADS) as pool:
             while batch := list(islice(iterator, READ_THREADS * 16)):
                 yield from pool.map(lambda one: self._read(kind, one[0], one[1]), batch)
+
+
+def _of_order(
+    shard: Shard, order: RelabelOrder, labeled: frozenset[int], base: Commit
+) -> ShardTodo:
+    """What an order of some samples leaves to do."""
+    samples = frozenset(order.samples or ())
+    shard_rows = max(1, base.chunks[0].stop)
+    untouched = frozenset(range(len(base.chunks))) - ordered_chunks(samples, shard_rows)
+    return ShardTodo(shard, labeled | untouched, order.generation, samples)
 
 
 def done_chunks(

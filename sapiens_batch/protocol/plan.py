@@ -22,7 +22,7 @@ from sapiens_batch.errors import ProtocolError
 from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.documents import Count, Document, Sha256, now
 from sapiens_batch.records import FORMAT_VERSION, Shard
-from sapiens_batch.storage import Store
+from sapiens_batch.storage import MissingObjectError, Store, create_or_read
 
 BATCH_SHARDS = 4096
 _PLAN_FIELDS: list[pa.Field[Any]] = [
@@ -32,6 +32,7 @@ _PLAN_FIELDS: list[pa.Field[Any]] = [
     pa.field("version", pa.string(), nullable=False),
     pa.field("size_bytes", pa.int64(), nullable=False),
     pa.field("members", pa.list_(pa.string()), nullable=False),
+    pa.field("fingerprints", pa.list_(pa.string()), nullable=False),
 ]
 PLAN_SCHEMA = pa.schema(_PLAN_FIELDS)
 
@@ -88,9 +89,7 @@ def write_plan(
         StorageError: The store refused.
     """
     document_key, table_key = keys.plan_document(number), keys.plan_table(number)
-    data = _encode(shards)
-    if not store.create(table_key, data):
-        data = store.read(table_key)
+    data, _ = create_or_read(store, table_key, _encode(shards))
     sizes = pq.read_table(io.BytesIO(data), columns=["size_bytes"])["size_bytes"].to_numpy()
     document = PlanDocument(
         number=number,
@@ -100,9 +99,8 @@ def write_plan(
         source=tuple(source),
         created=now(),
     )
-    if store.create(document_key, document.to_bytes()):
-        return document
-    return PlanDocument.from_bytes(store.read(document_key), document_key)
+    found, _ = create_or_read(store, document_key, document.to_bytes())
+    return PlanDocument.from_bytes(found, document_key)
 
 
 def list_plans(store: Store) -> list[PlanDocument]:
@@ -111,18 +109,24 @@ def list_plans(store: Store) -> list[PlanDocument]:
     Raises:
         ProtocolError: A plan document is damaged or a number is missing.
     """
+    listed = [keys.parse_plan_document(info.key) for info in store.list(keys.PLAN)]
+    newest = max((number for number in listed if number is not None), default=-1)
     found: list[PlanDocument] = []
-    for info in store.list(keys.PLAN):
-        number = keys.parse_plan_document(info.key)
-        if number is None:
-            continue
-        document = PlanDocument.from_bytes(store.read(info.key), info.key)
-        if not number == document.number == len(found):
-            raise ProtocolError(
-                f"{info.key}: plan number {document.number} found where {len(found)} was expected; "
-                "a plan was removed or renamed, restore it"
-            )
+    # by number, because a listing may lag behind what this process just wrote (I9)
+    while True:
+        key = keys.plan_document(len(found))
+        try:
+            document = PlanDocument.from_bytes(store.read(key), key)
+        except MissingObjectError:
+            break
+        if document.number != len(found):
+            raise ProtocolError(f"{key}: is plan {document.number}; it was renamed, restore it")
         found.append(document)
+    if newest >= len(found):
+        raise ProtocolError(
+            f"{keys.plan_document(newest)}: plan number {newest} found where {len(found)} was "
+            "expected; a plan was removed or renamed, restore it"
+        )
     return found
 
 
@@ -138,7 +142,8 @@ def read_plan(store: Store, document: PlanDocument) -> Iterator[Shard]:
         raise ProtocolError(f"{key}: checksum differs from its document; the plan is damaged")
     for batch in pq.ParquetFile(io.BytesIO(data)).iter_batches(batch_size=BATCH_SHARDS):
         for row in batch.to_pylist():
-            yield Shard(**{**row, "members": tuple(row["members"])})
+            lists = {name: tuple(row[name]) for name in ("members", "fingerprints")}
+            yield Shard(**{**row, **lists})
 
 
 def compare(planned: Iterable[Shard], listed: Iterable[Shard]) -> PlanDrift:

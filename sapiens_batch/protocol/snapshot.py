@@ -145,6 +145,14 @@ class Summaries(Mapping[str, CommitSummary]):
                     if one["table"] == table:
                         yield shard_id, one["key"]
 
+    def stored(self, key: str) -> StoredObject | None:
+        """The record of a table object by its key, or None where no newest commit names it."""
+        name = keys.parse(key)
+        if name is None or name.shard_id not in self._rows:
+            return None
+        stored = self[name.shard_id].tables.get(name.name)
+        return stored if stored is not None and stored.key == key else None
+
     def to_parquet(self) -> bytes:
         """The bytes of a snapshot; equal summaries give equal bytes."""
         buffer = io.BytesIO()

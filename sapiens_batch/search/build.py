@@ -29,7 +29,7 @@ from sapiens_batch.search.documents import (
 )
 from sapiens_batch.search.vectors import DEFAULT_COLUMN, dimension, read_vectors
 from sapiens_batch.sinks import parquet
-from sapiens_batch.storage import Store
+from sapiens_batch.storage import Store, create_or_read
 
 SEGMENT_ROWS: Final = 250_000
 """Most vectors of a segment: 1 GB of memory for vectors of 1,024 numbers."""
@@ -193,9 +193,7 @@ def _make_segment(
         places=_put_places(store, segment_object(name, write_id, "parquet"), places),
         vectors=_put(store, segment_object(name, write_id, "faiss"), to_bytes(cells), len(vectors)),
     )
-    if store.create(key, segment.to_bytes()):
-        return segment
-    return Segment.from_bytes(store.read(key), key)
+    return Segment.from_bytes(create_or_read(store, key, segment.to_bytes())[0], key)
 
 
 def _put_places(store: Store, key: str, places: pa.Table) -> StoredObject:

@@ -14,6 +14,7 @@ import numpy as np
 
 from sapiens_batch.errors import DependencyError, ProtocolError
 from sapiens_batch.records import Array
+from sapiens_batch.search.documents import REMEDY
 
 EXACT_ROWS: Final = 20_000
 """Up to so many vectors an exact query takes a few milliseconds, and there is nothing to tune."""
@@ -99,9 +100,7 @@ def from_bytes(data: bytes, probes: int, key: str) -> Any:
     try:
         index = faiss.deserialize_index(np.frombuffer(data, np.uint8))
     except RuntimeError as error:
-        raise ProtocolError(
-            f"{key} is no faiss index; delete the index folder and build it again"
-        ) from error
+        raise ProtocolError(f"{key} is no faiss index; {REMEDY}") from error
     if probes:
         index.nprobe = probes
         index.make_direct_map()

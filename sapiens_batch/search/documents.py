@@ -19,6 +19,7 @@ from sapiens_batch.protocol.documents import Count, Document, Hex32, Sha256, Sto
 from sapiens_batch.storage import Store
 
 INDEX_VERSION: Final = 1
+REMEDY: Final = "delete the index folder and build it again"
 
 _VIEW = re.compile(r"views/(?P<number>\d{6,})\.json")
 

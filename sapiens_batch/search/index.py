@@ -17,7 +17,7 @@ from sapiens_batch.errors import InputError, StorageError
 from sapiens_batch.labelset import SampleLabels
 from sapiens_batch.records import Array
 from sapiens_batch.search import cells
-from sapiens_batch.search.documents import IndexView, Segment, newest_view
+from sapiens_batch.search.documents import REMEDY, IndexView, Segment, newest_view
 from sapiens_batch.search.vectors import PLACE_SCHEMA, Vectors, as_unit
 from sapiens_batch.sinks import parquet
 from sapiens_batch.storage import Store, open_store
@@ -147,19 +147,6 @@ class SearchIndex:
         for start, places, index in self._segments():
             yield start, Vectors(places, cells.stored_vectors(index))
 
-    def vector_at(self, shard_id: str, index: int) -> Array | None:
-        """(C,) float32, the vector of one sample, or None where the index has none."""
-        for segment in self.view.segments:
-            if shard_id not in segment.shards:
-                continue
-            places, stored = self._load(segment)
-            mine = np.asarray(places["shard_id"]) == shard_id
-            found = np.flatnonzero(mine & (np.asarray(places["index"]) == index))
-            if len(found):
-                vector: Array = stored.reconstruct(int(found[0]))
-                return vector
-        return None
-
     def _segments(self) -> Iterator[tuple[int, pa.Table, Any]]:
         start = 0
         for segment in self.view.segments:
@@ -169,7 +156,7 @@ class SearchIndex:
     def _load(self, segment: Segment) -> tuple[pa.Table, Any]:
         if segment.segment_id in self._kept:
             return self._kept[segment.segment_id]
-        data = self._store.read(segment.vectors.key)
+        data = segment.vectors.read(self._store, remedy=REMEDY)
         index = cells.from_bytes(data, segment.probes, segment.vectors.key)
         loaded = (self._places(segment), index)
         if self._keeps:
@@ -179,7 +166,7 @@ class SearchIndex:
     def _places(self, segment: Segment) -> pa.Table:
         if segment.segment_id in self._kept:
             return self._kept[segment.segment_id][0]
-        return parquet.decode(self._store.read(segment.places.key)).cast(PLACE_SCHEMA)
+        return parquet.decode(segment.places.read(self._store, remedy=REMEDY)).cast(PLACE_SCHEMA)
 
     def _checked(self, vectors: Array) -> Array:
         queries = np.atleast_2d(np.asarray(vectors))

@@ -19,7 +19,7 @@ from sapiens_batch.records import Array, TaskName, ViewBatch
 from sapiens_batch.search.vectors import DEFAULT_COLUMN
 from sapiens_batch.spec.task import TaskSpec
 from sapiens_batch.storage.addresses import absolute_uri
-from sapiens_batch.storage.inputs import read_input
+from sapiens_batch.storage.reading import read_input
 
 
 def vector_of_file(uri: str, storage_options: Mapping[str, Any] | None = None) -> Array:

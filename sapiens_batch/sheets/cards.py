@@ -20,7 +20,7 @@ from sapiens_batch.labelset import SampleLabels
 from sapiens_batch.records import Array
 from sapiens_batch.sheets.groups import keypoint_groups
 from sapiens_batch.sheets.maps import class_shares
-from sapiens_batch.sheets.panels import Panel, PanelOptions, sample_panels
+from sapiens_batch.sheets.panels import Panel
 
 # Fast to write and small; full colour resolution keeps thin coloured lines crisp.
 _JPEG: Final = (
@@ -147,14 +147,6 @@ def make_card(sample: SampleLabels, shard: str, panels: Iterable[Panel], *, note
         pictures=tuple(encode_panel(panel) for panel in panels),
         note=note,
     )
-
-
-def sample_card(
-    sample: SampleLabels, shard: str, encoded: bytes | None, options: PanelOptions
-) -> Card:
-    """The card of a sample with its photo and all labels; `encoded` as the source has it."""
-    photo = decode_photo(encoded)
-    return make_card(sample, shard, sample_panels(sample, photo, options))
 
 
 def encode_panel(panel: Panel) -> CardPicture:

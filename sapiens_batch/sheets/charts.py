@@ -50,44 +50,6 @@ def columns(counts: Sequence[float], names: Sequence[str]) -> Markup:
     return _svg(parts)
 
 
-def deviations(scores: Sequence[float | None], *, limit: float) -> Markup:
-    """A point for each z-score around zero, with a band of what is usual.
-
-    Args:
-        scores: z-scores in the order of the shards, None for a shard without; of very many, those
-            beyond the limit and an even choice of the others are drawn.
-        limit: Points beyond it are marked.
-    """
-    known = [(place, z) for place, z in enumerate(scores) if z is not None]
-    far = [one for one in known if abs(one[1]) > limit][:_MAX_POINTS]
-    near = [one for one in known if abs(one[1]) <= limit]
-    shown = far + near[:: max(1, -(-len(near) // _MAX_POINTS))]
-    reach = max([limit * 1.6, *(abs(z) for _, z in shown)])
-    half = _BASE / 2
-    step = _WIDTH / max(1, len(scores))
-    band = Markup('<rect class="band" x="0" y="{:.1f}" width="{}" height="{:.1f}"/>').format(
-        half * (1 - limit / reach), _WIDTH, 2 * half * limit / reach
-    )
-    axis = Markup('<line class="axis" x1="0" x2="{}" y1="{}" y2="{}"/>').format(_WIDTH, half, half)
-    points = [
-        Markup(
-            '<circle class="{}" cx="{:.1f}" cy="{:.1f}" r="3"><title>{}</title></circle>'
-        ).format(
-            "point far" if abs(z) > limit else "point",
-            (place + 0.5) * step,
-            half - half * z / reach,
-            f"shard {place}: z = {z:+.1f}",
-        )
-        for place, z in shown
-    ]
-    labels = [
-        _label(0, "start", "first shard"),
-        _label(_WIDTH / 2, "middle", f"band: |z| ≤ {limit:g}"),
-        _label(_WIDTH, "end", "last shard"),
-    ]
-    return _svg([band, axis, *points, *labels])
-
-
 def _svg(parts: Sequence[Markup]) -> Markup:
     return Markup('<svg class="chart" viewBox="0 0 {} {}" role="img">{}</svg>').format(
         _WIDTH, _HEIGHT, Markup("").join(parts)

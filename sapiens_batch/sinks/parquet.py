@@ -1,6 +1,6 @@
-"""Tables as Parquet: pinned schemas, encoding, merging of parts, and values back to numpy.
+"""Tables as Parquet: pinned schemas, encoding, and values back to numpy.
 
-Which rows there are, and what is in them, is left to the pipeline. Schemas follow from the label
+Which rows there are, and what is in them, is left to the stages. Schemas follow from the label
 schemas alone, so that every file of a job has the same one, also where a chunk has no rows.
 """
 
@@ -190,28 +190,6 @@ def decode(data: bytes) -> pa.Table:
         raise ProtocolError(f"not a whole Parquet file: {error}; run `verify`") from error
 
 
-def merge(parts: Sequence[bytes]) -> bytes:
-    """The file of a shard from the files of its chunks, rows ordered by index, then person.
-
-    Raises:
-        ProtocolError: A part is damaged, or parts have different schemas.
-        ValueError: There are no parts.
-    """
-    if not parts:
-        raise ValueError("a table is merged from at least one part")
-    tables = [decode(part) for part in parts]
-    for number, table in enumerate(tables):
-        if not table.schema.equals(tables[0].schema, check_metadata=True):
-            raise ProtocolError(
-                f"part {number} of {len(parts)} has another schema than part 0; run `verify`"
-            )
-    whole = pa.concat_tables(tables)
-    order = [name for name in ("index", "person") if name in whole.schema.names]
-    if not _is_sorted(whole, order):
-        whole = whole.sort_by([(name, "ascending") for name in order])
-    return encode(whole)
-
-
 def _own_columns(level: Level, extra_columns: Sequence[str]) -> list[ColumnField]:
     """Columns that do not come from tasks."""
     if level is Level.PERSON:
@@ -232,9 +210,3 @@ def _leaves(schema: pa.Schema) -> Iterator[tuple[str, pa.DataType]]:
 def _group_rows(table: pa.Table) -> int:
     bytes_per_row = max(1, table.nbytes // max(1, table.num_rows))
     return max(1, min(MAX_GROUP_ROWS, MAX_GROUP_BYTES // bytes_per_row))
-
-
-def _is_sorted(table: pa.Table, names: Sequence[str]) -> bool:
-    columns = [table[name].to_numpy() for name in names]
-    rank = np.lexsort(columns[::-1])
-    return bool((rank == np.arange(table.num_rows)).all())

@@ -1,7 +1,16 @@
 """Where the images come from: one module for each way in which a corpus is stored.
 
 `SOURCES` is the whole registry. Sources read bytes and metadata; decoding images is left to
-`images`, judging boxes to `persons`.
+`images`, judging boxes to `persons`. From an address to chunks:
+
+- `shards` makes shards of what was found and says when one has changed, `selection` says which
+  samples are wanted, `field_errors` which field of the job file named what cannot be used;
+- tars: `tar` streams members, `names` judges them, `grouping` makes samples of them, `img2dataset`
+  adds what lies beside the tar;
+- tables: `table_files` streams rows, `columns` says what columns mean, `rows` makes samples;
+- images that are files of their own: `image_files`;
+- boxes, scores and kept columns of any of them: `fields`;
+- `chunks` cuts what a source yields into the rows that flow; `lookup` reads chosen samples again.
 """
 
 from __future__ import annotations

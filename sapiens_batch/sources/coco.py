@@ -18,17 +18,13 @@ from sapiens_batch.records import Problem, Sample, Shard
 from sapiens_batch.sources.base import Source
 from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.sources.fields import bad_sample, json_value, parse_boxes, parse_scores
-from sapiens_batch.sources.files import iter_images
+from sapiens_batch.sources.image_files import iter_images
 from sapiens_batch.sources.selection import ShardSelection, load_selection
 from sapiens_batch.sources.shards import check_base_version, slice_shards
 from sapiens_batch.spec.job import SourceSpec
 from sapiens_batch.storage.addresses import absolute_uri, parent_uri
-from sapiens_batch.storage.inputs import (
-    expand,
-    list_folder,
-    read_input,
-    stat_input,
-)
+from sapiens_batch.storage.inputs import InputObject, expand, list_folder, stat_input
+from sapiens_batch.storage.reading import read_input
 
 _INSTEAD = (
     "the annotation file, such as '{}/instances.json', and the folder of the photos as `root:` "
@@ -51,8 +47,7 @@ class CocoSource(Source):
         if len(objects) != 1:
             names = ", ".join(item.uri for item in objects[:5])
             raise InputError(f"coco takes one annotation file, not {len(objects)} ({names})")
-        version = objects[0].version
-        index = self._index(version)
+        index = self._index(objects[0])
         with errors_of_field("source.root" if self.spec.root else "source.uri"):
             photos = list_folder(self._root, storage_options=self.spec.storage_options)
         listed = {item.key: item for item in photos}
@@ -62,16 +57,16 @@ class CocoSource(Source):
             [name for name in index.names if selection.takes(name, index.images[name][0])],
             self.spec.shard_samples,
             listed=listed,
-            base_version=version,
+            base_version=objects[0].version,
         )
         return islice(shards, self.spec.limit)
 
     def read(self, shard: Shard) -> Iterator[Sample | Problem]:
         """Samples in the order of the plan; see `Source.read`."""
-        version = stat_input(self._uri, self.spec.storage_options).version
-        check_base_version(shard, version)
-        index = self._index(version)
-        images = iter_images(shard.uri, shard.members, self.spec.storage_options)
+        item = stat_input(self._uri, self.spec.storage_options)
+        check_base_version(shard, item.version)
+        index = self._index(item)
+        images = iter_images(shard, self.spec.storage_options)
         for number, (name, content) in enumerate(images):
             yield self._sample(index, name, number, content)
         if shard.members[0] == index.names[0] and index.num_strays:
@@ -81,8 +76,8 @@ class CocoSource(Source):
                 f"the first has id {index.first_stray!r}",
             )
 
-    def _index(self, version: str) -> _CocoIndex:
-        return _load(_Address(self._uri, version, self.spec.storage_options))
+    def _index(self, item: InputObject) -> _CocoIndex:
+        return _load(_Address(self._uri, item.fingerprint, self.spec.storage_options))
 
     def _sample(
         self, index: _CocoIndex, name: str, number: int, content: bytes | Problem
@@ -112,10 +107,10 @@ class CocoSource(Source):
 
 @dataclass(frozen=True, slots=True)
 class _Address:
-    """What to load; equal addresses at equal versions hold equal annotations."""
+    """What to load; equal addresses with equal fingerprints hold equal annotations."""
 
     uri: str
-    version: str
+    fingerprint: str
     storage_options: Mapping[str, Any] = field(compare=False)
 
 
@@ -159,7 +154,9 @@ _LARGE_FIELDS = frozenset({"segmentation", "keypoints"})
 
 def _parsed(address: _Address) -> dict[str, Any]:
     try:
-        document = json.loads(read_input(address.uri, address.storage_options))
+        document = json.loads(
+            read_input(address.uri, address.storage_options, planned=address.fingerprint)
+        )
     except (ValueError, RecursionError) as error:
         raise InputError(f"{address.uri} is not JSON: {error}") from error
     if not isinstance(document, dict) or not isinstance(document.get("images"), list):

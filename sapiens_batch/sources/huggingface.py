@@ -19,7 +19,8 @@ from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.sources.parquet import ParquetSource
 from sapiens_batch.spec.job import SourceSpec
 from sapiens_batch.storage.addresses import absolute_uri
-from sapiens_batch.storage.inputs import InputObject, list_folder, read_input
+from sapiens_batch.storage.inputs import InputObject, list_folder
+from sapiens_batch.storage.reading import read_input
 
 DEFAULT_SPLIT = "train"
 """What `datasets` calls files that name no split."""

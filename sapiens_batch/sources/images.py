@@ -15,7 +15,7 @@ from sapiens_batch.records import Problem, Sample, Shard
 from sapiens_batch.sources.base import Source
 from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.sources.fields import bad_sample, make_sample
-from sapiens_batch.sources.files import iter_images
+from sapiens_batch.sources.image_files import iter_images
 from sapiens_batch.sources.names import is_junk
 from sapiens_batch.sources.selection import ShardSelection, load_selection
 from sapiens_batch.sources.shards import slice_shards
@@ -49,7 +49,7 @@ class ImagesSource(Source):
 
     def read(self, shard: Shard) -> Iterator[Sample | Problem]:
         """Samples in the order of the plan; a vanished file is a quarantined sample."""
-        images = iter_images(shard.uri, shard.members, self.spec.storage_options)
+        images = iter_images(shard, self.spec.storage_options)
         for index, (name, content) in enumerate(images):
             if isinstance(content, Problem):
                 yield bad_sample(name, index, content.reason, content.message)

@@ -20,8 +20,9 @@ from sapiens_batch.errors import InputError
 from sapiens_batch.records import Problem
 from sapiens_batch.spec.job import SourceSpec
 from sapiens_batch.storage.addresses import join_uri, parent_uri
-from sapiens_batch.storage.filesystems import MissingInputError
-from sapiens_batch.storage.inputs import InputObject, find_inputs, open_input, stat_input
+from sapiens_batch.storage.input_errors import MissingInputError, changed
+from sapiens_batch.storage.inputs import InputObject, find_inputs, stat_input
+from sapiens_batch.storage.reading import open_input
 
 SUCCESS = "success"
 """What img2dataset writes into `status` for an image that is in the shard."""
@@ -115,20 +116,26 @@ def companion_version(tar_uri: str, spec: SourceSpec) -> str:
         return ""
 
 
-def read_companion(tar_uri: str, spec: SourceSpec, needed: Collection[str]) -> Companion:
+def read_companion(
+    tar_uri: str, spec: SourceSpec, needed: Collection[str], version: str
+) -> Companion:
     """Read a companion that exists; one that cannot be used is empty and says why.
 
     Args:
         tar_uri: Address of the tar.
         spec: The source section of the job.
         needed: Columns to take, as far as it has them.
+        version: Its version, as `companion_version` found it.
 
     Raises:
+        ChangedInputError: It is another version by now.
         OSError: The store failed in a way that a retry may mend.
     """
     uri = companion_uri(tar_uri, spec) or ""
     name = posixpath.basename(uri)
     with open_input(uri, spec.storage_options) as stream:
+        if stream.version != version:
+            raise changed(uri, version, stream.version)
         try:
             file = pq.ParquetFile(cast("IO[bytes]", stream))
             names = file.schema_arrow.names

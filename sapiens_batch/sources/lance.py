@@ -21,7 +21,7 @@ from sapiens_batch.sources.libraries import load_library
 from sapiens_batch.sources.rows import RowReader
 from sapiens_batch.sources.selection import ShardSelection, load_selection
 from sapiens_batch.sources.shards import check_version, digest, joined_version, make_shard_id
-from sapiens_batch.sources.tables import BATCH_ROWS, Lost, TableBatch
+from sapiens_batch.sources.table_files import BATCH_ROWS, Lost, TableBatch
 from sapiens_batch.storage.addresses import absolute_uri
 
 READ_AHEAD_BATCHES = 2

@@ -20,19 +20,20 @@ from sapiens_batch.sources.base import Source
 from sapiens_batch.sources.columns import Columns, choose_columns
 from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.sources.fields import bad_sample, make_sample
-from sapiens_batch.sources.files import iter_images
+from sapiens_batch.sources.image_files import iter_images
 from sapiens_batch.sources.rows import RowReader
 from sapiens_batch.sources.selection import ShardSelection, load_selection
 from sapiens_batch.sources.shards import (
-    check_object_version,
+    check_version,
     joined_version,
     make_shard_id,
     slice_shards,
 )
-from sapiens_batch.sources.tables import open_table
+from sapiens_batch.sources.table_files import open_table
 from sapiens_batch.spec.job import SourceSpec
 from sapiens_batch.storage.addresses import absolute_uri, parent_uri
-from sapiens_batch.storage.inputs import InputObject, expand, open_input
+from sapiens_batch.storage.inputs import InputObject, expand
+from sapiens_batch.storage.reading import open_input
 
 _TABLE_SUFFIXES = (".csv", ".tsv", ".parquet")
 _INSTEAD = (
@@ -59,7 +60,7 @@ class ListingSource(Source):
             yield from self._read_rows(shard)
             return
         seen: set[str] = set()
-        images = iter_images(shard.uri, shard.members, self.spec.storage_options)
+        images = iter_images(shard, self.spec.storage_options)
         for index, (name, content) in enumerate(images):
             if name in seen:
                 yield bad_sample(
@@ -95,11 +96,10 @@ class ListingSource(Source):
 
     def _read_rows(self, shard: Shard) -> Iterator[Sample | Problem]:
         selection = load_selection(self.spec)
-        selected = selection.digest if selection else ""
-        check_object_version(shard, self.spec.storage_options, selected)
         start, stop = _row_range(shard.key)
         shard_selection = ShardSelection(selection, shard.key)
         with open_input(shard.uri, self.spec.storage_options) as stream:
+            check_version(shard, stream.version, selection.digest if selection else "")
             table = open_table(stream, shard.uri)
             columns = choose_listing_columns(table.schema, self.spec, shard.key, shard_selection.by)
             reader = RowReader(

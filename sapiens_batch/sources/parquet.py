@@ -16,16 +16,12 @@ from sapiens_batch.sources.base import Source
 from sapiens_batch.sources.columns import Columns, choose_columns
 from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.sources.rows import RowReader
-from sapiens_batch.sources.selection import (
-    Selection,
-    ShardSelection,
-    load_selection,
-    selection_digest,
-)
-from sapiens_batch.sources.shards import check_object_version, object_shard
-from sapiens_batch.sources.tables import DamagedTableError, Table, open_table
+from sapiens_batch.sources.selection import ShardSelection, load_selection, selection_digest
+from sapiens_batch.sources.shards import check_version, object_shard
+from sapiens_batch.sources.table_files import DamagedTableError, Table, open_table
 from sapiens_batch.storage.addresses import absolute_uri, parent_uri
-from sapiens_batch.storage.inputs import InputObject, expand, open_input
+from sapiens_batch.storage.inputs import InputObject, expand
+from sapiens_batch.storage.reading import open_input
 
 
 class ParquetSource(Source):
@@ -50,9 +46,9 @@ class ParquetSource(Source):
     def read(self, shard: Shard) -> Iterator[Sample | Problem]:
         """Samples in row order, then the damage of the shard; see `Source.read`."""
         selection = load_selection(self.spec)
-        self.check_version(shard, selection)
         root = absolute_uri(self.spec.root) if self.spec.root else parent_uri(shard.uri)
         with open_input(shard.uri, self.spec.storage_options) as stream:
+            check_version(shard, stream.version, selection.digest if selection else "")
             shard_selection = ShardSelection(selection, shard.key)
             try:
                 table = open_table(stream, shard.key)
@@ -72,15 +68,6 @@ class ParquetSource(Source):
                 key_by_path=columns.key is None and _paths_are_unique(table, columns),
             )
             yield from reader.samples(table.batches(columns.projected))
-
-    def check_version(self, shard: Shard, selection: Selection | None) -> None:
-        """Refuse a file that has changed since it was planned.
-
-        Raises:
-            InputError: The file is gone or has another version.
-        """
-        selected = selection.digest if selection else ""
-        check_object_version(shard, self.spec.storage_options, selected)
 
     def check_columns(self, uri: str) -> None:
         """Refuse a corpus without the columns asked for; a damaged file is left to `read`.

@@ -2,7 +2,7 @@
 
 A row's key is the column `spec.key`, else `__key__` or `key`, else the image's own path where the
 caller says that it can be, else the row number. Several images of a row are `<key>/<number>` in a
-list and `<key>/<column>` in columns. Reading the table is left to `sources.tables`.
+list and `<key>/<column>` in columns. Reading the table is left to `sources.table_files`.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ import pyarrow as pa
 from sapiens_batch.records import Problem, Sample
 from sapiens_batch.sources.columns import Columns, ImageColumn
 from sapiens_batch.sources.fields import bad_sample, make_sample
-from sapiens_batch.sources.files import read_images
+from sapiens_batch.sources.image_files import read_images
 from sapiens_batch.sources.img2dataset import SUCCESS, not_downloaded
 from sapiens_batch.sources.selection import ShardSelection
-from sapiens_batch.sources.tables import Lost, TableBatch
+from sapiens_batch.sources.table_files import Lost, TableBatch
 from sapiens_batch.spec.job import SourceSpec
 
 

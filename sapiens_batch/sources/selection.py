@@ -24,7 +24,8 @@ from sapiens_batch.records import Array, Problem
 from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.spec.job import SourceSpec
 from sapiens_batch.storage.addresses import absolute_uri
-from sapiens_batch.storage.inputs import read_input, stat_input
+from sapiens_batch.storage.inputs import stat_input
+from sapiens_batch.storage.reading import read_input
 
 UID = "uid"
 """The column or JSON field that holds DataComp's uid, 32 hex digits."""

@@ -14,7 +14,8 @@ from typing import Any
 
 from sapiens_batch.errors import InputError
 from sapiens_batch.records import Shard
-from sapiens_batch.storage.inputs import InputObject, find_inputs, stat_input
+from sapiens_batch.storage.input_errors import changed
+from sapiens_batch.storage.inputs import InputObject, find_inputs
 
 
 def make_shard_id(key: str, version: str, members: Sequence[str] = ()) -> str:
@@ -96,22 +97,8 @@ def slice_shards(
         key = f"{members[0]}..{members[-1]}"
         size_bytes = sum(item.size_bytes for item in objects if item)
         shard_id = make_shard_id(key, version, members)
-        yield Shard(shard_id, key, root, version, size_bytes, members)
-
-
-def check_object_version(shard: Shard, storage_options: Mapping[str, Any], *others: str) -> None:
-    """Refuse to read an object that has changed since it was planned.
-
-    Args:
-        shard: The shard as it was planned.
-        storage_options: Passed to fsspec.
-        others: As `object_shard` was given, found now.
-
-    Raises:
-        InputError: The object is gone or has another version.
-        OSError: The store failed in a way that a retry may mend.
-    """
-    check_version(shard, stat_input(shard.uri, storage_options).version, *others)
+        fingerprints = tuple(item.fingerprint if item else "" for item in objects)
+        yield Shard(shard_id, key, root, version, size_bytes, members, fingerprints)
 
 
 def check_version(shard: Shard, *found: str) -> None:
@@ -122,26 +109,18 @@ def check_version(shard: Shard, *found: str) -> None:
         found: The versions that make up the shard's, found now.
 
     Raises:
-        InputError: They are others.
+        ChangedInputError: They are others.
     """
-    version = joined_version(*found)
-    if version != shard.version:
-        raise InputError(_changed(shard.uri, shard.version, version))
+    if (version := joined_version(*found)) != shard.version:
+        raise changed(shard.uri, shard.version, version)
 
 
 def check_base_version(shard: Shard, base_version: str) -> None:
     """Refuse to read a slice whose listing has changed since it was planned.
 
     Raises:
-        InputError: The listing has another version.
+        ChangedInputError: The listing has another version.
     """
     planned = shard.version.partition("-")[0]
-    if digest([base_version]) != planned:
-        raise InputError(_changed(shard.uri, planned, digest([base_version])))
-
-
-def _changed(uri: str, planned: str, found: str) -> str:
-    return (
-        f"{uri} has changed since it was planned: version {found}, planned {planned}; "
-        "put the old object back, or start a job with another output"
-    )
+    if (found := digest([base_version])) != planned:
+        raise changed(shard.uri, planned, found)

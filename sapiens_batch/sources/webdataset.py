@@ -25,9 +25,10 @@ from sapiens_batch.sources.img2dataset import (
 )
 from sapiens_batch.sources.names import is_junk, is_unsafe, split_name
 from sapiens_batch.sources.selection import Selection, ShardSelection, load_selection
-from sapiens_batch.sources.shards import check_object_version, object_shard
+from sapiens_batch.sources.shards import check_version, object_shard
 from sapiens_batch.sources.tar import TarMember, iter_members
-from sapiens_batch.storage.inputs import expand, open_input
+from sapiens_batch.storage.inputs import expand
+from sapiens_batch.storage.reading import open_input
 
 _SKIPPED = {
     "source.unsupported_member": "links, devices, pipes or sparse files",
@@ -52,14 +53,14 @@ class WebDatasetSource(Source):
         """Samples in stored order, then the damage of the shard; see `Source.read`."""
         selection = load_selection(self.spec)
         beside = companion_version(shard.uri, self.spec)
-        check_object_version(shard, self.spec.storage_options, beside, _digest(selection))
         shard_selection = ShardSelection(selection, shard.key)
         needed = needed_fields(self.spec, shard_selection.by)
-        companion = read_companion(shard.uri, self.spec, needed) if beside else Companion()
+        companion = read_companion(shard.uri, self.spec, needed, beside) if beside else Companion()
         wanted = Wanted(self.spec, shard.key, needed, companion, shard_selection)
         account = _Account(shard.key)
         index = 0
         with open_input(shard.uri, self.spec.storage_options) as stream:
+            check_version(shard, stream.version, beside, _digest(selection))
             for grouping in _group(iter_members(stream, wanted.keeps), wanted, account):
                 if (sample := grouping.sample(index)) is not None:
                     yield sample

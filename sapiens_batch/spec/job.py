@@ -18,6 +18,7 @@ from sapiens_batch.spec.detector import DetectorSpec
 from sapiens_batch.spec.section import Section
 from sapiens_batch.spec.source_fields import without_effect
 from sapiens_batch.spec.task import TaskSpec
+from sapiens_batch.storage.addresses import keep_secrets_apart, public_text
 
 IMAGE_SUFFIXES = (
     "jpg", "jpeg", "png", "webp", "bmp", "gif", "tif", "tiff", "avif", "heic", "heif", "jxl", "ppm",
@@ -28,6 +29,9 @@ IMAGE_SUFFIXES = (
 
 LicenceKey = Literal["sapiens2", "cc-by-nc-4.0"]
 """What a person writes to accept the terms of released weights; `models.licences` has the terms."""
+
+_OF_LIBRARIES = ("lance", "delta", "iceberg")
+"""Formats whose addresses are opened by a library of their own."""
 
 _Level = Annotated[int, Field(ge=0, le=255)]
 
@@ -108,6 +112,18 @@ class SourceSpec(Section):
     shuffle: Literal[False] = Field(
         default=False, description="Always false: samples keep the order in which they are stored."
     )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _secrets_apart(cls, given: Any) -> Any:
+        if not isinstance(given, Mapping):
+            return given
+        kept = keep_secrets_apart(given, "uri", "root", "select")
+        if kept.get("format") in _OF_LIBRARIES and kept.get("storage_options") != given.get(
+            "storage_options"
+        ):
+            raise ValueError("uri: has a password or a signature; put it into `catalog_options`")
+        return kept
 
     @field_validator("shuffle", mode="before")
     @classmethod
@@ -199,6 +215,16 @@ class OutputSpec(Section):
     chunk_samples: Annotated[int, Field(ge=1, le=4096)] = Field(
         default=32, description="Samples per chunk: one GPU call, one array object, one receipt."
     )
+    single_driver: bool = Field(
+        default=False,
+        description="Your promise that only one driver works on the job at a time. For stores that "
+        "cannot create an object only if it is not there, which are refused without it.",
+    )
+
+    @model_validator(mode="before")
+    @classmethod
+    def _secrets_apart(cls, given: Any) -> Any:
+        return keep_secrets_apart(given, "uri") if isinstance(given, Mapping) else given
 
 
 class ErrorsSpec(Section):
@@ -270,6 +296,15 @@ class RuntimeSpec(Section):
     )
 
 
+def _public(value: Any) -> Any:
+    """The JSON value with all addresses in it made public, of models as well."""
+    if isinstance(value, dict):
+        return {name: _public(one) for name, one in value.items()}
+    if isinstance(value, list):
+        return [_public(one) for one in value]
+    return public_text(value) if isinstance(value, str) else value
+
+
 class JobSpec(Section):
     """A whole job file."""
 
@@ -309,7 +344,7 @@ class JobSpec(Section):
 
     def public_dict(self) -> dict[str, Any]:
         """The spec as JSON values without secrets, for `job.json`."""
-        return self.model_dump(
+        fields = self.model_dump(
             mode="json",
             by_alias=True,
             exclude={
@@ -317,6 +352,7 @@ class JobSpec(Section):
                 "output": {"storage_options"},
             },
         )
+        return {name: _public(value) for name, value in fields.items()}
 
     def digest_fields(
         self,

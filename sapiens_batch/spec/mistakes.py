@@ -14,6 +14,7 @@ from typing import Any, Final, get_args
 from pydantic import BaseModel, ValidationError
 
 from sapiens_batch.errors import SpecError
+from sapiens_batch.storage.addresses import public_text
 
 _SHOWN_CHARACTERS: Final = 200
 _VALUE_ERROR: Final = "Value error, "
@@ -104,7 +105,7 @@ def _public(place: tuple[str | int, ...], value: Any) -> Any:
 
 
 def _shown(value: Any) -> str:
-    text = repr(value)
+    text = public_text(repr(value))
     return text if len(text) <= _SHOWN_CHARACTERS else f"{text[:_SHOWN_CHARACTERS]} …"
 
 

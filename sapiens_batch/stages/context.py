@@ -10,7 +10,9 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING
 
+from sapiens_batch.protocol.seal import SealJob
 from sapiens_batch.records import LabelSchema, TaskName, ViewSpec
+from sapiens_batch.sinks.tables import ParquetTables
 from sapiens_batch.spec.job import JobSpec
 from sapiens_batch.storage.base import Store
 
@@ -48,6 +50,12 @@ class JobContext:
     def chunk_samples(self) -> int:
         """Samples per chunk."""
         return self.spec.output.chunk_samples
+
+    @property
+    def seal_job(self) -> SealJob:
+        """What sealing needs to know of the job."""
+        tables = ParquetTables(list(self.schemas.values()), self.spec.source.columns)
+        return SealJob(self.store, self.schemas, self.spec_digest, self.chunk_samples, tables)
 
     @property
     def view_specs(self) -> tuple[ViewSpec, ...]:

@@ -29,19 +29,14 @@ from sapiens_batch.sinks import parquet
 from sapiens_batch.stages.flow import LabeledChunk, TaskRows
 
 
-def settle(
-    chunk: LabeledChunk,
-    schemas: Mapping[TaskName, LabelSchema],
-    refused: Mapping[int, Problem] | None = None,
-) -> LabeledChunk:
+def settle(chunk: LabeledChunk, schemas: Mapping[TaskName, LabelSchema]) -> LabeledChunk:
     """Quarantine the samples whose image-level labels failed.
 
     Args:
         chunk: The labeled chunk.
         schemas: Label schemas of the job.
-        refused: Further samples to quarantine, by position in the chunk.
     """
-    problems = dict(refused or {})
+    problems: dict[int, Problem] = {}
     for task, labeled in chunk.labels.items():
         if schemas[task].level is Level.IMAGE:
             for row, problem in zip(labeled.rows, labeled.labels.problems, strict=True):
@@ -169,7 +164,7 @@ def _task_values(
 ) -> Iterator[tuple[ColumnField, Array]]:
     if schema.array is not None:
         frames = [labeled.labels.frames[entry] for entry in entries]
-        row, height, width, affine = schema.row_columns
+        row, _, height, width, affine = schema.row_columns
         yield row, np.array(_row_numbers(chunk, schema, schema.array, entries), np.int64)
         yield height, np.array([frame.height for frame in frames], np.int32)
         yield width, np.array([frame.width for frame in frames], np.int32)

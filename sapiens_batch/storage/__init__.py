@@ -10,25 +10,32 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
-from sapiens_batch.storage.base import Capabilities, MissingObjectError, ObjectInfo, Store
+from sapiens_batch.storage.base import (
+    Capabilities,
+    MissingObjectError,
+    ObjectInfo,
+    Store,
+    create_or_read,
+)
 from sapiens_batch.storage.local import LocalStore
 from sapiens_batch.storage.memory import MemoryStore
 
-__all__ = ["Capabilities", "MissingObjectError", "ObjectInfo", "Store", "open_store"]
+__all__ = [
+    "Capabilities",
+    "MissingObjectError",
+    "ObjectInfo",
+    "Store",
+    "create_or_read",
+    "open_store",
+]
 
 
-def open_store(
-    uri: str,
-    storage_options: Mapping[str, Any] | None = None,
-    *,
-    conditional_create: bool = True,
-) -> Store:
+def open_store(uri: str, storage_options: Mapping[str, Any] | None = None) -> Store:
     """The store at an address; nothing is read or written yet.
 
     Args:
         uri: A path, `file://`, `memory://name`, or any address that fsspec knows.
         storage_options: Passed to fsspec.
-        conditional_create: What `Store.probe` found, where it is known (it is in `job.json`).
 
     Raises:
         DependencyError: The package for the scheme is not installed.
@@ -44,4 +51,4 @@ def open_store(
     # imported here so that local jobs and light readers do not pay for fsspec
     from sapiens_batch.storage.fsspec_store import FsspecStore
 
-    return FsspecStore(uri, storage_options, conditional_create=conditional_create)
+    return FsspecStore(uri, storage_options)

@@ -155,6 +155,18 @@ class Store(Protocol):
         ...
 
 
+def create_or_read(store: Store, key: str, data: bytes) -> tuple[bytes, bool]:
+    """Create an object, or read the one that has its key.
+
+    Returns:
+        The bytes under the key, and whether this call created them.
+
+    Raises:
+        StorageError: The store refused or could not be reached.
+    """
+    return (data, True) if store.create(key, data) else (store.read(key), False)
+
+
 @contextmanager
 def short_lived(store: Store, purpose: str) -> Iterator[str]:
     """A key of its own for an object that is removed on leaving."""

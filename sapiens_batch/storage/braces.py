@@ -37,11 +37,6 @@ def expand_braces(pattern: str) -> list[str]:
     return ["".join(combination) for combination in product(*parts)]
 
 
-def has_braces(pattern: str) -> bool:
-    """Whether the pattern has at least one group that expands."""
-    return any(_alternatives(body) is not None for _, _, body in _groups(pattern))
-
-
 def constant_prefix(pattern: str) -> str:
     """The part of the pattern before its first group that expands."""
     for start, _, body in _groups(pattern):

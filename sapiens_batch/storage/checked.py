@@ -18,6 +18,7 @@ BLOCK_BYTES: Final = 256 * 2**10
 """What one checksum covers: little to read for a footer or a column of a small table, and 1.6 kB of
 checksums in the commit for a table of 50 MB."""
 
+REMEDY: Final = "run `verify --repair`"
 _KEPT_BLOCKS: Final = 16
 _DIGITS: Final = 8
 
@@ -52,12 +53,14 @@ def block_crc32c(data: bytes | memoryview) -> str:
     return "".join(crc32c(view[at : at + BLOCK_BYTES]) for at in range(0, len(view), BLOCK_BYTES))
 
 
-def damaged(key: str, what: str) -> ProtocolError:
-    """The error for an object whose bytes are not what they were."""
-    return ProtocolError(f"{key}: {what}; the object is damaged, run `verify --repair`")
+def damaged(key: str, what: str, remedy: str = REMEDY) -> ProtocolError:
+    """The error for an object whose bytes are not what they were, and what to do about it."""
+    return ProtocolError(f"{key}: {what}; the object is damaged, {remedy}")
 
 
-def check_bytes(key: str, data: bytes | memoryview, *, size_bytes: int, sha256: str) -> None:
+def check_bytes(
+    key: str, data: bytes | memoryview, *, size_bytes: int, sha256: str, remedy: str = REMEDY
+) -> None:
     """Compare the bytes of an object, or of a part of one, with what was recorded of them.
 
     Raises:
@@ -65,9 +68,29 @@ def check_bytes(key: str, data: bytes | memoryview, *, size_bytes: int, sha256: 
     """
     size = memoryview(data).nbytes
     if size != size_bytes:
-        raise damaged(key, f"there are {size} bytes of {size_bytes}")
+        raise damaged(key, f"there are {size} bytes of {size_bytes}", remedy)
     if hashlib.sha256(data).hexdigest() != sha256:
-        raise damaged(key, f"the digest of {size} bytes is not the recorded one")
+        raise damaged(key, f"the digest of {size} bytes is not the recorded one", remedy)
+
+
+def read_range(store: Store, recorded: Recorded, start: int, stop: int) -> bytes:
+    """Bytes `[start, stop)` of an object, which is not shorter than recorded; not checked else.
+
+    Raises:
+        MissingObjectError: The object is gone.
+        ProtocolError: It is shorter than recorded.
+        StorageError: It cannot be read.
+    """
+    try:
+        return store.read_range(recorded.key, start, stop)
+    except MissingObjectError:
+        raise
+    except StorageError as error:
+        size = store.size(recorded.key)
+        if size is None or size >= recorded.size_bytes:
+            raise
+        message = f"there are {size} bytes of {recorded.size_bytes}"
+        raise damaged(recorded.key, message) from error
 
 
 class BlockReader:
@@ -104,22 +127,15 @@ class BlockReader:
 
     def _fetch(self, start: int, stop: int) -> memoryview:
         """Whole blocks, checked."""
-        key, size = self._recorded.key, self._recorded.size_bytes
-        stop = min(stop, size)
-        try:
-            data = memoryview(self._store.read_range(key, start, stop))
-        except MissingObjectError:
-            raise
-        except StorageError as error:
-            found = self._store.size(key)
-            if found is None or found >= size:
-                raise
-            raise damaged(key, f"there are {found} bytes of {size}") from error
-        found_crc = block_crc32c(data)
-        place = start // BLOCK_BYTES * _DIGITS
-        expected = self._recorded.block_crc32c[place : place + len(found_crc)]
-        if found_crc != expected:
-            raise damaged(key, f"bytes {start} to {stop} have a wrong checksum")
+        stop = min(stop, self._recorded.size_bytes)
+        data = memoryview(read_range(self._store, self._recorded, start, stop))
+        for at in range(0, len(data), BLOCK_BYTES):
+            place = (start + at) // BLOCK_BYTES * _DIGITS
+            expected = self._recorded.block_crc32c[place : place + _DIGITS]
+            block = data[at : at + BLOCK_BYTES]
+            if crc32c(block) != expected:
+                what = f"bytes {start + at} to {start + at + len(block)} have a wrong checksum"
+                raise damaged(self._recorded.key, what)
         return data
 
     def _keep(self, blocks: dict[int, memoryview]) -> None:

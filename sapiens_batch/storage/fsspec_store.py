@@ -9,16 +9,15 @@ Refused credentials are looked up afresh once, because those of a long job expir
 from __future__ import annotations
 
 import random
-import re
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeVar
 
 import fsspec
-from fsspec.core import url_to_fs
 
-from sapiens_batch.errors import DependencyError, StorageError
+from sapiens_batch.errors import StorageError
+from sapiens_batch.storage.addresses import public_text, public_uri
 from sapiens_batch.storage.base import (
     Capabilities,
     MissingObjectError,
@@ -28,14 +27,15 @@ from sapiens_batch.storage.base import (
     short_lived,
 )
 from sapiens_batch.storage.failures import is_authority, is_taken, is_transient
-from sapiens_batch.storage.listing import list_folder, modified_s
+from sapiens_batch.storage.filesystems import connect
+from sapiens_batch.storage.listing import list_objects
+from sapiens_batch.storage.versions import modified_s
 
 Result = TypeVar("Result")
 
 ATTEMPTS = 6
 FIRST_DELAY_S = 0.2
 # With doubling and jitter, six attempts span 3 to 12 seconds, on top of the client's own retries.
-_EXTRAS = {"s3": "s3", "s3a": "s3", "gs": "gcs", "gcs": "gcs"}
 
 
 class FsspecStore:
@@ -81,7 +81,7 @@ class FsspecStore:
     @property
     def uri(self) -> str:
         """Address of the folder without user and password."""
-        return re.sub(r"//[^/@]*@", "//", self._address)
+        return public_uri(self._address)
 
     def create(self, key: str, data: bytes | memoryview) -> bool:
         """See `Store.create`."""
@@ -150,7 +150,7 @@ class FsspecStore:
         """See `Store.list`."""
         folder = self._path(prefix.removesuffix("/")) if prefix else self._root
         try:
-            yield from list_folder(
+            yield from list_objects(
                 self._fs, self._root, folder, lambda ask: self._retrying("list", prefix, ask)
             )
         except MissingObjectError:
@@ -247,9 +247,10 @@ class FsspecStore:
         where = f"{self.uri}/{key}"
         if isinstance(error, FileNotFoundError) and verb != "write":
             return MissingObjectError(f"{where} does not exist")
+        cause = public_text(f"{type(error).__name__}: {error}")
         return StorageError(
-            f"cannot {verb} {where}: {type(error).__name__}: {error}; check the address, the "
-            "bucket, the rights and the credentials in storage_options"
+            f"cannot {verb} {where}: {cause}; check the address, the bucket, the rights and the "
+            "credentials in storage_options"
         )
 
 
@@ -266,17 +267,7 @@ def _rebuild(uri: str, options: dict[str, Any], settings: dict[str, Any]) -> Fss
 
 
 def _connect(uri: str, options: Mapping[str, Any]) -> tuple[fsspec.AbstractFileSystem, str]:
-    uncached = {"use_listings_cache": False, "skip_instance_cache": True}
-    try:
-        fs, root = url_to_fs(uri, **{**options, **uncached})
-    except ImportError as error:
-        extra = _EXTRAS.get(_scheme(uri))
-        package = f"'sapiens-batch[{extra}]'" if extra else "the fsspec package it names"
-        raise DependencyError(f"{_scheme(uri)}://: {error}; pip install {package}") from error
-    except (ValueError, TypeError) as error:
-        raise StorageError(
-            f"cannot open {_scheme(uri)}:// address: {error}; check the scheme and storage_options"
-        ) from error
+    fs, root = connect(uri, {**options, "skip_instance_cache": True}, StorageError)
     return fs, root.rstrip("/")
 
 

@@ -1,8 +1,8 @@
-"""Read access to the corpus: expand addresses, list, stat, and stream input objects.
+"""Find the objects of the corpus: expand addresses, list and stat.
 
-What the bytes mean is left to the sources, how a store is reached and how its failures are told
-apart to `storage.filesystems`. Listings are never answered from a cache, and keys are relative to
-the constant part of an address, so that they survive a move of the corpus.
+Reading them is left to `storage.reading`, how a store is reached to `storage.filesystems`. Listings
+are never answered from a cache, and keys are relative to the constant part of an address, so that
+they survive a move of the corpus.
 """
 
 from __future__ import annotations
@@ -10,42 +10,29 @@ from __future__ import annotations
 import contextlib
 import posixpath
 import re
-import time
 from collections.abc import Iterable, Iterator, Sequence
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from datetime import datetime
 from itertools import groupby
 from pathlib import Path
-from typing import Any, BinaryIO
+from typing import Any
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.storage.addresses import absolute_uri, join_uri, parent_uri
-from sapiens_batch.storage.braces import constant_prefix, expand_braces
-from sapiens_batch.storage.filesystems import (
-    MissingInputError,
-    Options,
-    is_local,
-    listing_errors,
-    open_filesystem,
-    translated_errors,
+from sapiens_batch.storage.addresses import (
+    absolute_uri,
+    join_uri,
+    parent_uri,
+    public_uri,
+    with_secrets,
 )
-from sapiens_batch.storage.streams import InputStream
-
-READ_THREADS = 8
-"""Objects fetched at once from a remote store, where latency rather than bandwidth limits."""
-
-WEB_ATTEMPTS = 3
-"""An image on a web server is asked for so often; one dead host must not hold up a whole job."""
-
-WEB_PAUSE_S = 1.0
-"""Seconds between these attempts."""
+from sapiens_batch.storage.braces import constant_prefix, expand_braces
+from sapiens_batch.storage.filesystems import Options, is_local, open_filesystem
+from sapiens_batch.storage.input_errors import MissingInputError, listing_errors, translated_errors
+from sapiens_batch.storage.reading import read_input
+from sapiens_batch.storage.versions import fingerprint, size_of, version_of
 
 STAT_ONE_BY_ONE = 16
 """Up to so many names of one folder are asked for singly; more are looked up in a listing."""
 
-_ETAG_FIELDS = ("ETag", "etag", "blob_id")
-_TIME_FIELDS = ("mtime", "LastModified", "last_modified", "updated", "created")
 _GLOB = re.compile(r"[*?\[]")
 
 
@@ -64,6 +51,11 @@ class InputObject:
     key: str
     size_bytes: int
     version: str
+
+    @property
+    def fingerprint(self) -> str:
+        """8 hex digits that change with the object."""
+        return fingerprint(self.size_bytes, self.version)
 
 
 def expand(
@@ -108,7 +100,7 @@ def stat_input(uri: str, storage_options: Options | None = None) -> InputObject:
         info = system.info(path)
         if info["type"] == "directory":
             raise InputError(f"{uri} is a folder, not a file: give a file in it")
-        return _input_object(info, absolute_uri(uri), posixpath.basename(path))
+        return _input_object(info, absolute_uri(uri), posixpath.basename(absolute_uri(uri)))
 
 
 def find_inputs(
@@ -127,78 +119,6 @@ def find_inputs(
             if info["type"] != "directory":
                 found[uri] = _input_object(info, uri, posixpath.basename(uri))
     return found
-
-
-def open_input(uri: str, storage_options: Options | None = None) -> InputStream:
-    """Open one object for streaming reads.
-
-    Raises:
-        MissingInputError: The object does not exist.
-        InputError: It is a folder or may not be read.
-        OSError: The store failed.
-    """
-    with translated_errors(uri):
-        system, path = open_filesystem(uri, storage_options)
-        stream: BinaryIO = system.open(path, "rb")
-        return InputStream(stream, uri)
-
-
-def read_input(uri: str, storage_options: Options | None = None) -> bytes:
-    """The whole object.
-
-    Raises:
-        MissingInputError: The object does not exist.
-        InputError: It is a folder or may not be read.
-        OSError: The store failed.
-    """
-    with translated_errors(uri):
-        if "://" not in uri:
-            # three times as fast as through fsspec, which matters for folders of small images
-            return Path(uri).read_bytes()
-        system, path = open_filesystem(uri, storage_options)
-        return bytes(system.cat_file(path))
-
-
-def read_inputs(
-    uris: Sequence[str], storage_options: Options | None = None
-) -> list[bytes | InputError]:
-    """Whole objects in the order asked for, several at once where the store is remote.
-
-    An object that is missing or may not be read gives its error instead of bytes, and so does one
-    on a web server that keeps failing: web servers, unlike stores, fail one by one and for good.
-
-    Raises:
-        OSError: The store failed in a way that a retry may mend.
-    """
-
-    def read(uri: str) -> bytes | InputError:
-        try:
-            return read_input(uri, storage_options)
-        except InputError as error:
-            return error
-        except OSError:
-            if not uri.startswith(("http://", "https://")):
-                raise
-            return _read_from_web(uri, storage_options)
-
-    if all("://" not in uri for uri in uris):
-        return [read(uri) for uri in uris]
-    with ThreadPoolExecutor(READ_THREADS) as pool:
-        return list(pool.map(read, uris))
-
-
-def _read_from_web(uri: str, options: Options | None) -> bytes | InputError:
-    """Ask again for what a web server failed to give."""
-    failure: OSError | None = None
-    for _ in range(WEB_ATTEMPTS - 1):
-        time.sleep(WEB_PAUSE_S)
-        try:
-            return read_input(uri, options)
-        except InputError as error:
-            return error
-        except OSError as error:
-            failure = error
-    return InputError(f"{uri} failed {WEB_ATTEMPTS} times: {failure}")
 
 
 def list_folder(
@@ -276,6 +196,12 @@ def _expand_list(uri: str, options: Options, instead: str) -> list[InputObject]:
     names = [join_uri(base, line.strip()) for line in text.splitlines() if line.strip()]
     if not names:
         raise InputError(f"{address} names no object: write one address a line")
+    if secret := next((name for name in names if public_uri(name) != name), None):
+        raise InputError(
+            f"{address}: {public_uri(secret)} stands there with a password or a signature, which "
+            "would get into the plan; name it in `source.uri`, or put credentials into "
+            "`storage_options`"
+        )
     return [
         _input_object(info, name, _list_key(name, base))
         for name, info in _stat_all(names, "@" + uri, options, instead)
@@ -293,7 +219,7 @@ def _glob(pattern: str, options: Options) -> list[tuple[str, Any]]:
     base = _constant_folder(pattern)
     with listing_errors(pattern):
         system, path = open_filesystem(pattern, options)
-        base_path = str(system._strip_protocol(base)).rstrip("/")
+        base_path = _path_in(system, base, options).rstrip("/")
         matches = system.glob(path, detail=True)
         files = [_followed(system, info) for info in matches.values()]
     shows_hidden = posixpath.basename(pattern).startswith(".")
@@ -312,6 +238,11 @@ def _constant_folder(pattern: str) -> str:
     """The longest folder above everything that the pattern can mean, with its slash."""
     constant = _GLOB.split(constant_prefix(pattern), maxsplit=1)[0]
     return constant.rpartition("/")[0] + "/"
+
+
+def _path_in(system: Any, uri: str, options: Options) -> str:
+    """What a filesystem calls an address."""
+    return str(system._strip_protocol(with_secrets(uri, options)[0]))
 
 
 def _followed(system: Any, info: Any) -> Any:
@@ -342,7 +273,7 @@ def _stat_all(
 
 def _stat_group(names: list[str], folder: str, options: Options) -> dict[str, Any]:
     system, _ = open_filesystem(names[0], options)
-    paths = {name: str(system._strip_protocol(name)) for name in names}
+    paths = {name: _path_in(system, name, options) for name in names}
     found: dict[str, Any] = {}
     if len(names) <= STAT_ONE_BY_ONE or folder.startswith("http"):
         for name, path in paths.items():
@@ -360,10 +291,4 @@ def _stat_group(names: list[str], folder: str, options: Options) -> dict[str, An
 
 
 def _input_object(info: Any, uri: str, key: str) -> InputObject:
-    size = int(info.get("size") or 0)
-    for field in _ETAG_FIELDS:
-        if info.get(field):
-            return InputObject(uri, key, size, str(info[field]).strip('"'))
-    modified = next((info[field] for field in _TIME_FIELDS if info.get(field)), 0)
-    seconds = modified.timestamp() if isinstance(modified, datetime) else float(modified)
-    return InputObject(uri, key, size, f"{size}-{int(seconds * 1e9)}")
+    return InputObject(uri, key, size_of(info), version_of(info))

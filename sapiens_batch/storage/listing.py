@@ -7,10 +7,11 @@ its own request; other stores fall back to fsspec's whole listing.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
 from typing import Any, Final
 
 from sapiens_batch.storage.base import ObjectInfo
+from sapiens_batch.storage.filesystems import is_s3
+from sapiens_batch.storage.versions import modified_s
 
 Request = Callable[[Callable[[], Any]], Any]
 
@@ -18,7 +19,7 @@ PAGE_OBJECTS: Final = 1000
 """The most that S3 returns at once."""
 
 
-def list_folder(fs: Any, root: str, folder: str, request: Request) -> Iterator[ObjectInfo]:
+def list_objects(fs: Any, root: str, folder: str, request: Request) -> Iterator[ObjectInfo]:
     """Every object below a folder.
 
     Args:
@@ -31,7 +32,7 @@ def list_folder(fs: Any, root: str, folder: str, request: Request) -> Iterator[O
         MissingObjectError: There is no such folder, on stores that know folders.
         StorageError: The store refused.
     """
-    if hasattr(fs, "call_s3"):
+    if is_s3(fs):
         yield from _s3_pages(fs, root, folder, request)
         return
     found: Mapping[str, Mapping[str, Any]] = request(lambda: fs.find(folder, detail=True))
@@ -55,14 +56,3 @@ def _s3_pages(fs: Any, root: str, folder: str, request: Request) -> Iterator[Obj
         if not page.get("IsTruncated"):
             return
         arguments["ContinuationToken"] = page["NextContinuationToken"]
-
-
-def modified_s(info: Mapping[str, Any]) -> float:
-    """Unix time at which a store dates an object; 0.0 where it does not."""
-    for name in ("LastModified", "mtime", "last_modified", "updated", "created"):
-        value = info.get(name)
-        if isinstance(value, int | float):
-            return float(value)
-        if isinstance(value, datetime):
-            return value.timestamp()
-    return 0.0

@@ -251,7 +251,9 @@ def _walk(folder: Path, prefix: str) -> Iterator[ObjectInfo]:
             stat = entry.stat()
         except FileNotFoundError:
             continue
-        yield ObjectInfo(f"{prefix}{entry.name}", stat.st_size, stat.st_mtime)
+        # a link has its original's time of writing, and its own in the time of the last change
+        modified_s = max(stat.st_mtime, stat.st_ctime)
+        yield ObjectInfo(f"{prefix}{entry.name}", stat.st_size, modified_s)
 
 
 def _is_temporary(name: str) -> bool:

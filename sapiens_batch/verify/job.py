@@ -130,10 +130,12 @@ class _JobChecker:
 
     def _check_open_shards(self) -> Iterator[Finding]:
         listed = (info.key for info in self._manifest.store.list(keys.RECEIPTS))
-        for place, receipt_keys in groupby(listed, lambda key: (keys.parse_receipt(key) or ())[:2]):
-            if place and place[1] > self._generations.get(place[0], -1):
+        parsed = (one for one in map(keys.parse_receipt, listed) if one is not None)
+        for place, found in groupby(parsed, lambda one: one[:2]):
+            if place[1] > self._names.newest(place[0]):
+                chunks = [chunk for _, _, chunk in found]
                 yield from check_receipts(
-                    self._manifest, receipt_keys, self._names, self._sample_fraction
+                    self._manifest, place, chunks, self._names, self._sample_fraction
                 )
 
     def _pile_up(self) -> dict[str, Pile]:

@@ -11,7 +11,6 @@ from enum import StrEnum
 
 from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.commit import Commit
-from sapiens_batch.protocol.documents import StoredObject
 from sapiens_batch.protocol.keys import ObjectName
 from sapiens_batch.protocol.receipt import Receipt
 
@@ -20,11 +19,11 @@ class Standing(StrEnum):
     """What an object is to the job.
 
     Attributes:
-        NAMED: A document names it, or it is such a document.
-        SPENT: It served a generation that is committed: receipts, attempts, parts.
+        NAMED: A document names it, it is such a document, or its name is one that attempts at an
+            open generation share.
+        SPENT: A receipt of a generation that is committed or passed by.
         ORPHAN: Nothing names it, and nothing ever will.
         IN_FLIGHT: Nothing names it yet, but a running attempt may; only its age tells.
-        ADOPTABLE: An array object of an open shard: the next attempt at its chunk will take it.
         FOREIGN: Not an object of a job directory.
     """
 
@@ -32,11 +31,10 @@ class Standing(StrEnum):
     SPENT = "spent"
     ORPHAN = "orphan"
     IN_FLIGHT = "in_flight"
-    ADOPTABLE = "adoptable"
     FOREIGN = "foreign"
 
 
-_OWN_FOLDERS = (keys.PLAN, keys.SNAPSHOTS, keys.LEASES)
+_OWN_FOLDERS = (keys.PLAN, keys.SNAPSHOTS, keys.RUNS)
 
 
 class Names:
@@ -47,29 +45,30 @@ class Names:
     """
 
     def __init__(self, generations: Mapping[str, int]) -> None:
-        self._generations = generations
+        self._generations = dict(generations)
         self._tables: dict[str, set[str]] = {}
-        self._chunks: dict[tuple[str, str, int], int] = {}
-        self._documents: set[tuple[str, str, int]] = set()
-        self._receipts: dict[tuple[str, int], dict[int, set[str]]] = {}
+        self._arrays: dict[str, int] = {}
         self._unreadable: set[str] = set()
+
+    def newest(self, shard_id: str) -> int:
+        """Newest committed generation of a shard, -1 where there is none."""
+        return self._generations.get(shard_id, -1)
 
     def add_commit(self, commit: Commit) -> None:
         """Take in everything that a commit names, of the newest generation or an older one."""
+        shard_id = commit.shard_id
+        self._generations[shard_id] = max(commit.generation, self.newest(shard_id))
         for stored in commit.tables.values():
-            self._tables.setdefault(commit.shard_id, set()).add(stored.key)
+            self._tables.setdefault(shard_id, set()).add(stored.key)
         for array in commit.arrays.values():
-            self._add_array_object(array.metadata)
+            self._add_array_object(array.metadata.key)
             for stored in array.chunks:
-                self._add_array_object(stored)
+                self._add_array_object(stored.key)
 
     def add_receipt(self, receipt: Receipt) -> None:
         """Take in what a receipt of an open generation names."""
-        place = (receipt.shard_id, receipt.generation)
-        parts = {stored.key for stored in receipt.parts.values()}
-        self._receipts.setdefault(place, {})[receipt.chunk] = parts
         for stored in receipt.arrays.values():
-            self._add_array_object(stored)
+            self._add_array_object(stored.key)
 
     def add_unreadable(self, shard_id: str) -> None:
         """Note that a document of a shard could not be read, so that what it names is unknown."""
@@ -81,48 +80,27 @@ class Names:
         if name is None:
             own = key == keys.JOB or key.startswith(_OWN_FOLDERS)
             return Standing.NAMED if own else Standing.FOREIGN
-        if name.shard_id in self._unreadable:
+        if name.shard_id in self._unreadable or name.kind in ("commit", "relabel"):
             return Standing.NAMED
-        match name.kind:
-            case "commit" | "relabel":
-                return Standing.NAMED
-            case "receipt" | "attempt":
-                return Standing.SPENT if self._is_closed(name) else Standing.NAMED
-            case "part":
-                return self._part_standing(name, key)
-            case "table":
-                if key in self._tables.get(name.shard_id, ()):
-                    return Standing.NAMED
-                return Standing.ORPHAN if self._is_closed(name) else Standing.IN_FLIGHT
-            case "array_chunk" | "array_document":
-                if self._names_array_object(name):
-                    return Standing.NAMED
-                return Standing.ORPHAN if self._is_closed(name) else Standing.ADOPTABLE
+        closed = name.generation <= self.newest(name.shard_id)
+        if name.kind == "receipt":
+            return Standing.SPENT if closed else Standing.NAMED
+        if self._names(name, key) or not (closed or name.write_id):
+            return Standing.NAMED
+        return Standing.ORPHAN if closed else Standing.IN_FLIGHT
 
-    def _is_closed(self, name: ObjectName) -> bool:
-        """Whether no attempt at the object's generation counts any more."""
-        return name.generation <= self._generations.get(name.shard_id, -1)
+    def _names(self, name: ObjectName, key: str) -> bool:
+        if name.kind == "table":
+            return key in self._tables.get(name.shard_id, ())
+        return bool(self._arrays.get(keys.array_root(key), 0) & _bit(name))
 
-    def _part_standing(self, name: ObjectName, key: str) -> Standing:
-        if self._is_closed(name):
-            return Standing.SPENT
-        parts = self._receipts.get((name.shard_id, name.generation), {}).get(name.chunk or 0)
-        if parts is None:
-            return Standing.IN_FLIGHT
-        return Standing.NAMED if key in parts else Standing.ORPHAN
+    def _add_array_object(self, key: str) -> None:
+        name = keys.parse(key)
+        if name is not None:
+            root = keys.array_root(key)
+            self._arrays[root] = self._arrays.get(root, 0) | _bit(name)
 
-    def _add_array_object(self, stored: StoredObject) -> None:
-        name = keys.parse(stored.key)
-        if name is None:
-            return
-        place = (name.shard_id, name.name, name.generation)
-        if name.kind == "array_document":
-            self._documents.add(place)
-        elif name.chunk is not None:
-            self._chunks[place] = self._chunks.get(place, 0) | 1 << name.chunk
 
-    def _names_array_object(self, name: ObjectName) -> bool:
-        place = (name.shard_id, name.name, name.generation)
-        if name.kind == "array_document":
-            return place in self._documents
-        return bool(self._chunks.get(place, 0) >> (name.chunk or 0) & 1)
+def _bit(name: ObjectName) -> int:
+    """An array object as one bit: the document, then the chunks."""
+    return 1 << (0 if name.chunk is None else name.chunk + 1)

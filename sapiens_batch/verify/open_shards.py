@@ -7,12 +7,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from sapiens_batch.errors import ProtocolError
+from sapiens_batch.errors import DamagedReceiptError, ProtocolError
 from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.commit import tiling
 from sapiens_batch.protocol.manifest import Manifest
-from sapiens_batch.protocol.receipt import Receipt
-from sapiens_batch.storage import MissingObjectError
+from sapiens_batch.protocol.receipt import Receipt, read_receipt
+from sapiens_batch.storage import Store
 from sapiens_batch.verify.names import Names
 from sapiens_batch.verify.objects import check_objects
 from sapiens_batch.verify.report import Fault, Finding
@@ -20,7 +20,8 @@ from sapiens_batch.verify.report import Fault, Finding
 
 def check_receipts(
     manifest: Manifest,
-    receipt_keys: Iterable[str],
+    place: tuple[str, int],
+    chunks: Iterable[int],
     names: Names,
     sample_fraction: float,
 ) -> Iterator[Finding]:
@@ -28,45 +29,32 @@ def check_receipts(
 
     Args:
         manifest: The job.
-        receipt_keys: Keys of the generation's receipts.
+        place: The shard and the generation.
+        chunks: Chunks with a receipt.
         names: Where to note what they name.
-        sample_fraction: Share of the objects to read.
+        sample_fraction: Share of the array objects to read; receipts are read whole.
 
     Raises:
         StorageError: The store cannot be read.
     """
+    shard_id, generation = place
+    store = manifest.store
     receipts: list[Receipt] = []
     findings: list[Finding] = []
-    place = ("", 0)
-    for key in receipt_keys:
-        parsed = keys.parse_receipt(key)
-        if parsed is None:
-            continue
-        place = parsed[:2]
+    for chunk in chunks:
         try:
-            receipt = _read(manifest, key)
-        except MissingObjectError:
-            continue
-        except ProtocolError as error:
-            names.add_unreadable(place[0])
-            findings.append(Finding(Fault.RECEIPT_DAMAGED, key, str(error), place[0]))
+            receipt, _ = read_receipt(store, shard_id, chunk, generation)
+        except DamagedReceiptError as error:
+            names.add_unreadable(shard_id)
+            key = keys.receipt(shard_id, chunk, generation)
+            findings.append(Finding(Fault.RECEIPT_DAMAGED, key, str(error), shard_id))
             continue
         names.add_receipt(receipt)
         receipts.append(receipt)
     findings += _contradictions(receipts, place)
-    findings += _lost_objects(manifest, receipts, place[0], sample_fraction)
-    if findings and not _is_sealed(manifest, *place):
+    findings += _lost_objects(store, receipts, shard_id, sample_fraction)
+    if findings and manifest.newest_generation(shard_id, listed=generation - 1) < generation:
         yield from findings
-
-
-def _read(manifest: Manifest, key: str) -> Receipt:
-    receipt = Receipt.from_bytes(manifest.store.read(key), key)
-    if keys.receipt(receipt.shard_id, receipt.chunk, receipt.generation) != key:
-        raise ProtocolError(
-            f"{key}: names chunk {receipt.chunk} of shard {receipt.shard_id}, generation "
-            f"{receipt.generation}"
-        )
-    return receipt
 
 
 def _contradictions(receipts: list[Receipt], place: tuple[str, int]) -> Iterator[Finding]:
@@ -81,18 +69,9 @@ def _contradictions(receipts: list[Receipt], place: tuple[str, int]) -> Iterator
 
 
 def _lost_objects(
-    manifest: Manifest, receipts: list[Receipt], shard_id: str, sample_fraction: float
+    store: Store, receipts: list[Receipt], shard_id: str, sample_fraction: float
 ) -> Iterator[Finding]:
-    named = (
-        stored
-        for receipt in receipts
-        for stored in (*receipt.parts.values(), *receipt.arrays.values())
-    )
-    for check in check_objects(manifest.store, named, sample_fraction):
+    named = (stored for receipt in receipts for stored in receipt.arrays.values())
+    for check in check_objects(store, named, sample_fraction):
         if check.fault is not None:
             yield Finding(check.fault, check.stored.key, check.message, shard_id)
-
-
-def _is_sealed(manifest: Manifest, shard_id: str, generation: int) -> bool:
-    folder = f"{keys.COMMITS}{keys.prefix(shard_id)}/"
-    return manifest.generations(folder).get(shard_id, -1) >= generation

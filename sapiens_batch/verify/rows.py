@@ -37,8 +37,14 @@ def key_problems(images: pa.Table, persons: pa.Table) -> Iterator[str]:
         yield "`key` of some persons is not their sample's"
 
 
-def array_row_problems(schema: LabelSchema, table: pa.Table) -> Iterator[str]:
-    """That each label points at its own array row, and says which part of it is valid."""
+def array_row_problems(schema: LabelSchema, table: pa.Table, root: str | None) -> Iterator[str]:
+    """That each label points at its own row of the array, and says which part of it is valid.
+
+    Args:
+        schema: The task.
+        table: The rows.
+        root: The root of the task's array, None where the shard has none.
+    """
     if schema.array is None:
         return
     labeled = pc.is_valid(table[f"{schema.task}_row"]).to_numpy(zero_copy_only=False)
@@ -46,6 +52,8 @@ def array_row_problems(schema: LabelSchema, table: pa.Table) -> Iterator[str]:
     wrong = rows != _own_rows(schema.array.rows_per_sample, schema.level, table)[labeled]
     if wrong.any():
         yield f"`{schema.task}_row` of {int(wrong.sum())} rows is not their own"
+    if set(table[f"{schema.task}_array"].drop_null().unique().to_pylist()) - {root}:
+        yield f"`{schema.task}_array` of some rows is not {root}"
     for field in schema.row_columns[1:]:
         present = pc.is_valid(table[field.name]).to_numpy(zero_copy_only=False)
         if not np.array_equal(present, labeled):

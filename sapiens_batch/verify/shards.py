@@ -14,15 +14,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sapiens_batch.errors import ProtocolError
-from sapiens_batch.labelset.shard import array_objects, read_table
+from sapiens_batch.labelset.shard import read_table
 from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.commit import Commit
-from sapiens_batch.protocol.documents import StoredObject
+from sapiens_batch.protocol.documents import Counts, StoredObject
 from sapiens_batch.protocol.job import JobDocument
-from sapiens_batch.protocol.tables import status_counts
 from sapiens_batch.records import Array, LabelSchema, Level, Status
 from sapiens_batch.sinks import zarr
 from sapiens_batch.sinks.parquet import table_schema
+from sapiens_batch.sinks.tables import count_statuses
 from sapiens_batch.storage import Store
 from sapiens_batch.verify.objects import check_objects, is_sampled
 from sapiens_batch.verify.report import Fault, Finding
@@ -119,8 +119,13 @@ class ShardChecker:
             yield _finding(commit, Fault.TABLE_ROWS, stored.key, "rows of another shard")
         messages = list(order_problems(level, table, commit.num_samples))
         if not messages:  # rows are told apart by their order
+            roots = {task: array.root for task, array in commit.arrays.items()}
             mine = (schema for schema in self._schemas if schema.level is level)
-            messages += [one for schema in mine for one in array_row_problems(schema, table)]
+            messages += [
+                one
+                for schema in mine
+                for one in array_row_problems(schema, table, roots.get(schema.task))
+            ]
         for message in messages:
             yield _finding(commit, Fault.TABLE_ROWS, stored.key, message)
 
@@ -140,12 +145,11 @@ class ShardChecker:
             if self._store.read(array.metadata.key) != expected:
                 message = "the array is not described as the job's label schema says"
                 yield _finding(commit, Fault.ARRAY_SHAPE, array.metadata.key, message, (0, 0))
-        objects = array_objects(array)
-        for chunk in np.unique(rows // array.shard_rows).tolist():
-            if chunk not in objects:
-                key = f"{array.root}/c/{chunk}"
-                message = "the tables point at rows of an object that the commit does not name"
-                yield _finding(commit, Fault.ARRAY_ROWS, key, message, _chunk(commit, chunk))
+        objects = array.by_chunk()
+        for chunk in set(range(len(commit.chunks))) ^ objects.keys() if commit.num_samples else ():
+            key = f"{array.root}/c/{chunk}"
+            message = "the commit does not name one object a chunk"
+            yield _finding(commit, Fault.ARRAY_ROWS, key, message, _chunk(commit, chunk))
         for chunk, stored in objects.items():
             if stored.key not in bad and self._reads(stored):
                 positions = rows[rows // array.shard_rows == chunk] % array.shard_rows
@@ -191,7 +195,8 @@ def _check_counts(commit: Commit, tables: dict[Level, pa.Table]) -> Iterator[Fin
     persons = tables.get(Level.PERSON)
     if persons is None and Level.PERSON.table in commit.tables:
         return
-    counts, reasons = status_counts(images, 0 if persons is None else persons.num_rows)
+    statuses, reasons = count_statuses(images)
+    counts = Counts.of(statuses, 0 if persons is None else persons.num_rows)
     if counts != commit.counts or reasons != commit.reasons:
         message = (
             f"the tables count {counts.model_dump()} with reasons {reasons}, the commit "

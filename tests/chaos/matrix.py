@@ -45,7 +45,6 @@ WORKER_POINTS = (
     "before-data",
     "mid-arrays",
     "after-arrays",
-    "after-parts",
     "before-receipt",
     "receipt-response",
     "after-receipt",
@@ -162,7 +161,7 @@ SCENARIOS: dict[str, Callable[[Arena], None]] = {
     "two drivers": two_drivers,
     "two parts": two_parts,
     "zombie after arrays": lambda arena: zombie(arena, "after-arrays"),
-    "zombie after parts": lambda arena: zombie(arena, "after-parts"),
+    "zombie before its receipt": lambda arena: zombie(arena, "before-receipt"),
     "node removed": lost_node,
 }
 

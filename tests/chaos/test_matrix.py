@@ -61,7 +61,7 @@ def test_two_drivers_of_one_job_waste_work_and_change_nothing(arena: Arena) -> N
 
 
 @pytest.mark.parametrize(
-    "point", ["after-arrays", pytest.param("after-parts", marks=pytest.mark.slow)]
+    "point", ["after-arrays", pytest.param("before-receipt", marks=pytest.mark.slow)]
 )
 def test_a_writer_that_outlives_its_driver_changes_nothing(arena: Arena, point: str) -> None:
     zombie(arena, point)

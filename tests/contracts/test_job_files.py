@@ -16,7 +16,7 @@ from sapiens_batch.driver.session import _QUIET
 from sapiens_batch.driver.sizing import LABEL_CPUS, OBJECT_STORE_CHUNKS
 from sapiens_batch.spec.job import JobSpec
 from sapiens_batch.spec.loading import load_spec
-from sapiens_batch.storage.fsspec_store import _EXTRAS
+from sapiens_batch.storage.filesystems import EXTRAS
 from tests.conftest import REPO
 
 JOBS = REPO / "jobs"
@@ -68,7 +68,7 @@ def needed_extras(job: JobSpec) -> set[str]:
     """Extras of the package that a job cannot do without."""
     addresses = [*job.source.uris, job.source.select or "", job.output.uri]
     schemes = {address.partition("://")[0] for address in addresses}
-    found = {extra for scheme, extra in _EXTRAS.items() if scheme in schemes}
+    found = {extra for scheme, extra in EXTRAS.items() if scheme in schemes}
     found |= {job.source.format} & {"lance", "delta", "iceberg"}
     return found | ({"detect"} if job.persons_section.origin == "detector" else set())
 

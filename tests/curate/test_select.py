@@ -20,7 +20,6 @@ from sapiens_batch.curate import (
     save_selection,
     select,
 )
-from sapiens_batch.curate.select import check_selects
 from sapiens_batch.errors import InputError, SpecError
 from sapiens_batch.labelset import LabelSet
 from sapiens_batch.sources.selection import load_selection
@@ -119,13 +118,6 @@ def test_a_selection_file_says_how_it_was_made(labels: LabelSet, tmp_path: Path)
     back = read_selection(str(path))
     assert back.made == made
     assert len(back) == 2
-    check_selects(labels, back)
-
-
-def test_a_selection_of_another_job_is_told_apart(labels: LabelSet) -> None:
-    other = Selection(select(labels, Recipe()).table, {"job": "x", "spec_digest": "8" * 64})
-    with pytest.raises(InputError, match="made of job 'x' \\(spec 888888888888\\), not of"):
-        check_selects(labels, other)
 
 
 def test_a_source_reads_only_what_a_selection_has(labels: LabelSet, tmp_path: Path) -> None:

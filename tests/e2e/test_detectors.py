@@ -44,7 +44,7 @@ def test_a_relative_path_means_the_folder_of_the_driver(spec: JobSpec, tmp_path:
 
 
 def test_workers_with_another_file_fail_and_blame_no_image(spec: JobSpec, tmp_path: Path) -> None:
-    context, manifest = open_job(resolve(spec))
+    context, manifest = open_job(resolve(spec), Recorder().message)
     detector(tmp_path / "finder.onnx", 0.1)
     summary = carry_out(context, manifest, Recorder(), load=Synthetic())
     assert summary.exit_code == 2

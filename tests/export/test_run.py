@@ -11,8 +11,8 @@ import pytest
 from typer.testing import CliRunner
 
 from sapiens_batch.cli import app
-from sapiens_batch.errors import DriftError, InputError, SpecError
-from sapiens_batch.export import exporter
+from sapiens_batch.errors import DriftError, InputError, ProtocolError, SpecError
+from sapiens_batch.export import documents, exporter
 from sapiens_batch.export.documents import ExportPlan
 from sapiens_batch.export.spool import Spool
 from tests.export.conftest import run
@@ -90,6 +90,19 @@ def test_a_job_that_was_labeled_again_is_not_mixed_into_a_begun_export(
     target.write_bytes(plan.model_copy(update={"shards": shards}).to_bytes())
     with pytest.raises(DriftError, match="labeled again"):
         run(job, tmp_path / "later", "clip-retrieval")
+
+
+def test_a_damaged_piece_of_a_begun_export_is_not_put_together(job: Path, tmp_path: Path) -> None:
+    run(job, tmp_path / "out", "coco", part=(1, 2))
+    piece = max(
+        (tmp_path / "out/.export/pieces").rglob("*.json"), key=lambda path: path.stat().st_size
+    )
+    data = bytearray(piece.read_bytes())
+    data[len(data) // 2] ^= 1
+    piece.write_bytes(data)
+    with pytest.raises(ProtocolError, match=rf"{piece.name}.*export to another folder"):
+        run(job, tmp_path / "out", "coco", part=(2, 2))
+    assert not (tmp_path / "out" / documents.DONE).exists()
 
 
 def test_an_unknown_option_is_refused_with_the_likely_one(job: Path, tmp_path: Path) -> None:

@@ -11,7 +11,6 @@ from sapiens_batch.images.geometry import (
     frame_for,
     heatmap_map,
     letterbox,
-    mirror_map,
     stretch_map,
 )
 from sapiens_batch.records import Affine, Region
@@ -79,9 +78,3 @@ def test_heatmap_corners_coincide_with_crop_corners() -> None:
     crop = crop_map([100, 200, 300, 400], VIEW)
     corners = heatmap_map(crop, VIEW, (256, 192)).apply(np.array([[0, 0], [191, 255]]))
     np.testing.assert_allclose(corners, [[62.5, 150], [437.5, 650]])
-
-
-def test_mirroring_swaps_the_outermost_columns_and_is_its_own_inverse() -> None:
-    mirror = mirror_map(768)
-    np.testing.assert_array_equal(mirror.apply(np.array([[0, 7], [767, 7]])), [[767, 7], [0, 7]])
-    assert mirror.then(mirror) == Affine(1.0, 1.0, 0.0, 0.0)

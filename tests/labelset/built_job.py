@@ -12,14 +12,14 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 
-from sapiens_batch.labelset.shard import array_objects
 from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.commit import Commit, CommittedArray, build_commit
 from sapiens_batch.protocol.documents import Counts, StoredObject
 from sapiens_batch.protocol.job import JobDocument
 from sapiens_batch.protocol.manifest import Manifest
+from sapiens_batch.protocol.orders import RelabelOrder
 from sapiens_batch.protocol.plan import write_plan
-from sapiens_batch.protocol.receipt import Receipt
+from sapiens_batch.protocol.receipt import Receipt, RowSection
 from sapiens_batch.records import Array, LabelSchema, Level, Shard
 from sapiens_batch.sinks import label_schema as schema_json
 from sapiens_batch.sinks import parquet, zarr
@@ -72,17 +72,10 @@ def write_generation(
     """Label chunks of a shard again, with the same labels, and commit them as a generation."""
     shard = SHARDS[number]
     tables = _write_tables(store, number, shard, f"{generation:032x}", generation)
-    arrays = {}
-    for schema in (SEG, NORMAL):
-        written = _write_array(store, number, shard, schema, generation, chunks)
-        if base is not None:
-            kept = [
-                stored
-                for chunk, stored in array_objects(base.arrays[schema.task]).items()
-                if chunk not in chunks
-            ]
-            written = written.model_copy(update={"chunks": (*written.chunks, *kept)})
-        arrays[schema.task] = written
+    arrays = {
+        schema.task: _write_array(store, number, shard, schema, generation)
+        for schema in (SEG, NORMAL)
+    }
     document = build_commit(
         shard=shard,
         receipts=[_receipt(shard, chunk, generation) for chunk in chunks],
@@ -95,20 +88,32 @@ def write_generation(
         reasons={"decode.truncated": 1},
         base=base,
     )
+    _order(store, shard, generation)
     store.create(keys.commit(shard.shard_id, generation), document.to_bytes())
     return document
 
 
+def _order(store: Store, shard: Shard, generation: int) -> None:
+    """The orders up to a generation, as far as there are none: every generation has one."""
+    for number in range(1, generation + 1):
+        order = RelabelOrder(
+            shard_id=shard.shard_id, generation=number, cause="retry", samples=None,
+            write_id="0" * 32, created="2026-01-01T00:00:00+00:00",
+        )  # fmt: skip
+        store.create(keys.relabel_order(shard.shard_id, number), order.to_bytes())
+
+
 def write_receipt(store: Store, number: int, chunk: int) -> Receipt:
-    """The receipt of a chunk of an open shard, with parts that hold something."""
+    """The receipt of a chunk of an open shard, with rows and arrays that hold something."""
     shard = SHARDS[number]
-    parts = {}
-    for table in ("images", "persons"):
-        key = keys.part(table, shard.shard_id, chunk, f"{chunk:032x}")
-        store.create(key, b"rows")
-        parts[table] = StoredObject.describe(key, b"rows", rows=4)
-    receipt = _receipt(shard, chunk).model_copy(update={"parts": parts})
-    store.create(keys.receipt(shard.shard_id, chunk), receipt.to_bytes())
+    sections = {"images": b"rows of images", "persons": b"rows of persons"}
+    rows = {table: RowSection.describe(data, rows=4) for table, data in sections.items()}
+    arrays = {
+        schema.task: _write_array(store, number, shard, schema).by_chunk()[chunk]
+        for schema in (SEG, NORMAL)
+    }
+    receipt = _receipt(shard, chunk).model_copy(update={"rows": rows, "arrays": arrays})
+    store.create(keys.receipt(shard.shard_id, chunk), receipt.pack(sections))
     return receipt
 
 
@@ -130,7 +135,7 @@ def _write_shard(store: Store, number: int, shard: Shard, *, commit: bool) -> No
 def _write_tables(
     store: Store, number: int, shard: Shard, write_id: str, generation: int = 0
 ) -> dict[str, StoredObject]:
-    rows = {"images": _images(number), "persons": _persons(number)}
+    rows = {"images": _images(number, generation), "persons": _persons(number)}
     return {
         name: _put(store, keys.table(name, shard.shard_id, write_id, generation), table)
         for name, table in rows.items()
@@ -143,25 +148,25 @@ def _write_array(
     shard: Shard,
     schema: LabelSchema,
     generation: int = 0,
-    chunks: tuple[int, ...] = (0, 1),
 ) -> CommittedArray:
     assert schema.array is not None
     make = seg_row if schema is SEG else normal_row
+    root = keys.array(schema.task, shard.shard_id, generation)
     written = []
-    for chunk in chunks:
+    for chunk in (0, 1):
         mine = [index for index in LABELED if index // CHUNK_SAMPLES == chunk]
         data = np.array([make(number, index) for index in mine])
         positions = [index % CHUNK_SAMPLES for index in mine]
         encoded = zarr.encode_shard(schema.array, positions, data, CHUNK_SAMPLES)
         ndim = len(schema.array.row_shape)
-        key = keys.array_chunk(schema.task, shard.shard_id, chunk, ndim, generation)
+        key = keys.array_chunk(root, chunk, ndim)
         store.create(key, encoded)
         written.append(StoredObject.describe(key, encoded, rows=len(mine)))
-    key = keys.array_document(schema.task, shard.shard_id, generation)
+    key = keys.array_document(root)
     metadata = zarr.array_metadata(schema, NUM_SAMPLES, CHUNK_SAMPLES)
     store.create(key, metadata)
     return CommittedArray(
-        root=keys.array(schema.task, shard.shard_id, generation),
+        root=root,
         shape=(NUM_SAMPLES, *schema.array.row_shape),
         shard_rows=CHUNK_SAMPLES,
         metadata=StoredObject.describe(key, metadata),
@@ -169,7 +174,7 @@ def _write_array(
     )
 
 
-def _images(number: int) -> pa.Table:
+def _images(number: int, generation: int) -> pa.Table:
     schema = parquet.table_schema(Level.IMAGE, SCHEMAS, ["caption"])
     labeled = [status != "quarantined" for status in STATUS]
     present = np.array(labeled)
@@ -190,8 +195,10 @@ def _images(number: int) -> pa.Table:
         ),
     }
     for schema_with_array in (SEG, NORMAL):
-        row, height, width, affine = schema_with_array.row_columns
+        row, root, height, width, affine = schema_with_array.row_columns
+        place = keys.array(schema_with_array.task, SHARDS[number].shard_id, generation)
         columns[row.name] = rows
+        columns[root.name] = [place if one else None for one in labeled]
         columns[height.name] = [4 if one else None for one in labeled]
         columns[width.name] = [3 if one else None for one in labeled]
         columns[affine.name] = parquet.column_array(affine, affines, present)
@@ -230,7 +237,7 @@ def _table(columns: dict[str, Any], schema: pa.Schema) -> pa.Table:
 def _put(store: Store, key: str, table: pa.Table) -> StoredObject:
     data = parquet.encode(table)
     store.create(key, data)
-    return StoredObject.describe(key, data, rows=table.num_rows)
+    return StoredObject.describe(key, data, rows=table.num_rows, blocks=True)
 
 
 def _receipt(shard: Shard, chunk: int, generation: int = 0) -> Receipt:

@@ -182,7 +182,7 @@ def test_a_damaged_array_object_is_reported_with_its_key(tmp_path: Path) -> None
     data = bytearray((tmp_path / stored.key).read_bytes())
     data[-6] ^= 1
     (tmp_path / stored.key).write_bytes(data)
-    with pytest.raises(ProtocolError, match=rf"{stored.key}: .*checksum.*run `verify`"):
+    with pytest.raises(ProtocolError, match=rf"{stored.key}: the digest .*run `verify --repair`"):
         labels.array("seg").row(FIRST, 0)
 
 

@@ -62,13 +62,21 @@ def test_a_sample_by_place_takes_a_few_requests(labels: LabelSet, store: Countin
 
 
 def test_a_row_is_two_ranges_of_one_object_and_the_next_one_more(
-    labels: LabelSet, store: CountingStore
+    labels: LabelSet, store: CountingStore, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    monkeypatch.setattr("sapiens_batch.labelset.arrays.SMALL_OBJECT_BYTES", 0)
+    assert _requests_for_two_rows(labels, store) == ["range", "range", "range"]
+
+
+def test_rows_of_a_small_object_are_one_request(labels: LabelSet, store: CountingStore) -> None:
+    assert _requests_for_two_rows(labels, store) == ["read"]
+
+
+def _requests_for_two_rows(labels: LabelSet, store: CountingStore) -> list[str]:
     seg = labels.array("seg")
     for row in (2, 3):
         seg.row(SHARDS[0].shard_id, row)
-    arrays = [one for one in store.requests if "arrays/" in one]
-    assert [request.split(" ")[0] for request in arrays] == ["range", "range", "range"]
+    return [one.split(" ")[0] for one in store.requests if "arrays/" in one]
 
 
 def test_reading_in_order_takes_each_object_once(labels: LabelSet, store: CountingStore) -> None:

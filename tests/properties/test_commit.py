@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 
 from sapiens_batch.errors import ProtocolError
 from sapiens_batch.protocol.commit import tiling, total_counts
-from sapiens_batch.protocol.documents import Counts, StoredObject
-from sapiens_batch.protocol.receipt import Receipt
+from sapiens_batch.protocol.documents import Counts
+from sapiens_batch.protocol.receipt import Receipt, RowSection
 from sapiens_batch.records import Problem
 from sapiens_batch.storage.memory import MemoryStore
 from tests.protocol.documents import SHARD_ID, receipt
@@ -78,7 +78,7 @@ def test_a_moved_receipt_is_always_noticed(
     data=st.binary(max_size=50),
     seconds=st.floats(allow_nan=False),
 )
-def test_receipts_survive_json(
+def test_receipts_survive_packing(
     ok: int, empty: int, reasons: dict[str, int], message: str, data: bytes, seconds: float
 ) -> None:
     quarantined = sum(reasons.values())
@@ -92,11 +92,12 @@ def test_receipts_survive_json(
         counts=Counts(ok=ok, empty=empty, quarantined=quarantined),
         reasons=reasons,
         problems=(Problem("source.x", message),),
-        parts={"images": StoredObject.describe(message or "k", data)},
+        rows={"images": RowSection.describe(data, rows=1)},
         timings_s={"label": seconds},
         created="now",
     )
-    assert Receipt.from_bytes(written.to_bytes(), "k") == written
+    packed = written.pack({"images": data})
+    assert Receipt.unpack(packed, "k") == (written, {"images": data})
 
 
 @settings(max_examples=20, deadline=None)

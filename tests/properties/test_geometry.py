@@ -11,7 +11,6 @@ from sapiens_batch.images.geometry import (
     frame_for,
     heatmap_map,
     letterbox,
-    mirror_map,
     reduced_map,
     stretch_map,
 )
@@ -37,7 +36,7 @@ def assert_round_trip(to_source: Affine, view_size: tuple[int, int]) -> None:
 
 
 def assert_mirrored_round_trip(to_source: Affine, view_size: tuple[int, int]) -> None:
-    mirrored = mirror_map(view_size[1]).then(to_source)
+    mirrored = Affine(-1.0, 1.0, view_size[1] - 1.0, 0.0).then(to_source)
     assert_round_trip(mirrored, view_size)
     column = np.array([3.0, 5.0])
     twin = np.array([view_size[1] - 4.0, 5.0])

@@ -68,7 +68,7 @@ def test_receipts_count_for_their_own_generation_only(store: Store, manifest: Ma
     for generation, chunk in ((0, 1), (1, 2)):
         one = receipt(chunk, chunk * 4, chunk * 4 + 1, last=chunk == 2, shard_id=ID)
         key = keys.receipt(ID, chunk, generation)
-        store.create(key, one.model_copy(update={"generation": generation}).to_bytes())
+        store.create(key, one.model_copy(update={"generation": generation}).pack({}))
     assert manifest.todo()[0].done_chunks == frozenset({0, 2})
     assert [one.chunk for one in manifest.receipts(ID, 1)] == [2]
 

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import json
+import uuid
 from typing import Any
 
 import pytest
 from pydantic import ValidationError
 
-from sapiens_batch.errors import ProtocolError
+from sapiens_batch.errors import DamagedReceiptError, ProtocolError
+from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.documents import Counts, StoredObject
-from sapiens_batch.protocol.receipt import Receipt
+from sapiens_batch.protocol.receipt import Receipt, RowSection, read_receipt
 from sapiens_batch.records import Problem
+from sapiens_batch.storage.memory import MemoryStore
 from tests.protocol.documents import SHARD_ID, receipt
 from tests.sealed import sealed
 
+SECTIONS = {"images": b"rows of images", "persons": b"and of persons"}
 FULL = Receipt(
     shard_id=SHARD_ID,
     chunk=1,
@@ -25,7 +29,7 @@ FULL = Receipt(
     counts=Counts(ok=2, empty=1, quarantined=1, persons=5),
     reasons={"decode.truncated": 1},
     problems=(Problem("source.truncated", "the tar ends early"),),
-    parts={"images": StoredObject.describe("parts/images/x", b"rows", rows=4)},
+    rows={table: RowSection.describe(data, rows=4) for table, data in SECTIONS.items()},
     arrays={"seg": StoredObject.describe("arrays/seg/x", b"pixels", rows=3)},
     timings_s={"label": 0.25},
     created="2026-01-01T00:00:00+00:00",
@@ -45,13 +49,7 @@ def test_the_stored_form_is_plain_json() -> None:
     assert document["format_version"] == 1
     assert document["counts"] == {"ok": 2, "empty": 1, "quarantined": 1, "persons": 5}
     assert document["problems"] == [{"reason": "source.truncated", "message": "the tar ends early"}]
-    assert sorted(document["parts"]["images"]) == [
-        "block_crc32c",
-        "key",
-        "rows",
-        "sha256",
-        "size_bytes",
-    ]
+    assert sorted(document["rows"]["images"]) == ["rows", "sha256", "size_bytes"]
 
 
 def test_a_stored_object_is_described_by_its_bytes() -> None:
@@ -90,6 +88,39 @@ def test_a_contradiction_within_a_receipt_is_refused(change: dict[str, Any], mes
 def test_a_receipt_cannot_be_changed() -> None:
     with pytest.raises(ValidationError, match="frozen"):
         receipt(0, 0, 4).stop = 5
+
+
+def test_rows_lie_behind_the_document_in_one_object() -> None:
+    data = FULL.pack(SECTIONS)
+    assert data.endswith(b"rows of imagesand of persons")
+    assert data.index(b"\n") == len(data) - 28 - 1
+    assert Receipt.unpack(data, "k") == (FULL, SECTIONS)
+
+
+def test_a_flipped_bit_anywhere_in_a_receipt_is_noticed() -> None:
+    whole = FULL.pack(SECTIONS)
+    for position in range(8 * len(whole)):
+        damaged = bytearray(whole)
+        damaged[position // 8] ^= 1 << position % 8
+        with pytest.raises(ProtocolError, match="damaged"):
+            Receipt.unpack(bytes(damaged), "k")
+
+
+def test_a_cut_or_longer_receipt_is_noticed() -> None:
+    whole = FULL.pack(SECTIONS)
+    for data in (b"", b"\n", whole[:-1], whole + b"x", whole[:-28], whole[:-29]):
+        with pytest.raises(ProtocolError):
+            Receipt.unpack(data, "k")
+
+
+def test_a_receipt_is_read_by_its_name_and_belongs_there() -> None:
+    store = MemoryStore(uuid.uuid4().hex)
+    store.create(keys.receipt(SHARD_ID, 1), FULL.pack(SECTIONS))
+    assert read_receipt(store, SHARD_ID, 1) == (FULL, SECTIONS)
+    store.create(keys.receipt(SHARD_ID, 2), FULL.pack(SECTIONS))
+    for chunk, message in ((2, "names chunk 1"), (3, "the receipt is lost")):
+        with pytest.raises(DamagedReceiptError, match=message):
+            read_receipt(store, SHARD_ID, chunk)
 
 
 def test_counts_add_up() -> None:

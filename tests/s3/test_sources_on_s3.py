@@ -10,8 +10,11 @@ import pytest
 
 from sapiens_batch.sources import make_source
 from sapiens_batch.sources.base import Source
+from sapiens_batch.sources.chunks import iter_chunks
 from sapiens_batch.spec.job import SourceSpec
+from sapiens_batch.storage.input_errors import ChangedInputError
 from tests.conformance.source_contract import SourceContract, facts, samples_of
+from tests.s3.faulty_proxy import faulty_proxy
 from tests.s3.servers import S3Server
 from tests.sources import (
     test_coco,
@@ -21,6 +24,7 @@ from tests.sources import (
     test_img2dataset,
     test_lance,
     test_listing,
+    test_overwritten,
     test_parquet,
     test_webdataset,
 )
@@ -95,6 +99,49 @@ def test_a_changed_object_is_another_shard(weed: S3Server, tmp_path: Path) -> No
     fsspec.filesystem("s3", **weed.options).pipe_file(f"{target}/02.tar", data)
     after = [shard.shard_id for shard in source.plan()]
     assert (after[:2], after[2] == before[2]) == (before[:2], False)
+
+
+@pytest.mark.parametrize("write", [test_overwritten.write_tar, test_overwritten.write_images])
+def test_an_overwritten_object_fails_before_a_chunk_of_mixed_content(
+    weed: S3Server, tmp_path: Path, write: test_overwritten.Write
+) -> None:
+    spec = write(tmp_path, 1)
+    target = upload(weed, tmp_path)
+    spec = moved(spec, tmp_path, target, weed)
+    options = {**weed.options, "default_block_size": 2**20}
+    source = make_source(spec.model_copy(update={"storage_options": options}))
+    (shard,) = source.plan()
+    seen: list[int] = []
+
+    def read() -> None:
+        for chunk in iter_chunks(source, shard, 4):
+            seen.extend(sample.encoded[0] for sample in chunk.samples if sample.encoded)
+            assert not chunk.last
+            if chunk.index == 0:
+                write(tmp_path, 2)
+                system = fsspec.filesystem("s3", **weed.options)
+                for path in tmp_path.iterdir():
+                    system.pipe_file(f"{target}/{path.name}", path.read_bytes())
+
+    with pytest.raises(ChangedInputError, match="has changed since it was planned"):
+        read()
+    assert set(seen) == {1}
+
+
+def test_reading_a_shard_looks_at_its_version_with_one_request(
+    weed: S3Server, tmp_path: Path
+) -> None:
+    spec = test_overwritten.write_tar(tmp_path, 1)
+    target = upload(weed, tmp_path)
+    with faulty_proxy(weed.endpoint) as (endpoint, faults):
+        server = weed.through(endpoint)
+        source = make_source(moved(spec, tmp_path, target, server))
+        (shard,) = source.plan()
+        faults.requests.clear()
+        assert len(list(iter_chunks(source, shard, 4))) == 10
+    requests = [(method, path.partition("?")[0][-5:]) for method, path in faults.requests]
+    assert requests.count(("HEAD", "a.tar")) == 1
+    assert requests.count(("GET", "a.tar")) == 1
 
 
 def test_boxes_of_an_annotation_file_in_a_bucket(weed: S3Server, tmp_path: Path) -> None:

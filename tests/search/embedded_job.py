@@ -157,4 +157,4 @@ def _put(store: Store, name: str, shard: Shard, table: pa.Table) -> StoredObject
     data = parquet.encode(table)
     key = keys.table(name, shard.shard_id, "e" * 32)
     store.create(key, data)
-    return StoredObject.describe(key, data, rows=table.num_rows)
+    return StoredObject.describe(key, data, rows=table.num_rows, blocks=True)

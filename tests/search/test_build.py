@@ -7,7 +7,7 @@ import uuid
 import numpy as np
 import pytest
 
-from sapiens_batch.errors import DriftError, InputError, StorageError
+from sapiens_batch.errors import DriftError, InputError, ProtocolError, StorageError
 from sapiens_batch.labelset import LabelSet
 from sapiens_batch.records import Array
 from sapiens_batch.search import SearchIndex, Segment, build_index, open_index
@@ -51,10 +51,8 @@ def test_samples_without_a_finite_embedding_are_left_out() -> None:
     view = build_index(LabelSet(manifest), index := memory())
     found = SearchIndex(index, view)
     assert found.places()["index"].to_pylist() == [0, 4]
-    vector = found.vector_at(shard_id(0), 0)
-    assert vector is not None
-    np.testing.assert_allclose(vector, [0.6, 0.8], atol=1e-6)
-    assert found.vector_at(shard_id(0), 1) is None
+    (_, first), *_ = found.vectors()
+    np.testing.assert_allclose(first.values[0], [0.6, 0.8], atol=1e-6)
 
 
 def test_building_again_without_news_changes_nothing() -> None:
@@ -143,3 +141,16 @@ def test_a_job_without_commits_has_an_empty_index() -> None:
     view = build_index(LabelSet(start_job(memory(), DIMENSION)), index := memory())
     assert view.num_rows == 0
     assert len(SearchIndex(index, view).search(np.ones(DIMENSION))) == 0
+
+
+def test_a_damaged_object_of_a_segment_is_named_and_not_searched() -> None:
+    labels, index = add_shards(memory(), range(1)), memory()
+    (segment,) = build_index(labels, index).segments
+    for stored in (segment.places, segment.vectors):
+        data = index.read(stored.key)
+        index.delete(stored.key)
+        index.create(stored.key, data[:-9] + bytes([data[-9] ^ 1]) + data[-8:])
+        with pytest.raises(ProtocolError, match=rf"^{stored.key}: .*delete the index folder"):
+            SearchIndex(index, opened_view(labels, index)).search(vectors(0)[0], 3).to_pylist()
+        index.delete(stored.key)
+        index.create(stored.key, data)

@@ -28,19 +28,6 @@ def test_names_are_escaped() -> None:
     assert "<b>" not in charts.columns([1], ["<b>"])
 
 
-def test_far_shards_are_marked_and_missing_ones_left_out() -> None:
-    points = shapes(charts.deviations([0.5, None, -6.0], limit=4), "circle")
-    assert [point["class"] for point in points] == ["point far", "point"]
-
-
-def test_very_many_shards_keep_every_far_one_and_few_others() -> None:
-    scores = [0.0] * 100_000
-    scores[77_777] = 9.0
-    points = shapes(charts.deviations(scores, limit=4), "circle")
-    assert sum(point["class"] == "point far" for point in points) == 1
-    assert len(points) <= 401
-
-
 @pytest.mark.parametrize("counts", [[], [0, 0]])
 def test_nothing_to_count_gives_an_empty_chart(counts: list[int]) -> None:
     edges = [float(edge) for edge in range(len(counts) + 1)]

@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from sapiens_batch.errors import ProtocolError, SpecError
+from sapiens_batch.errors import SpecError
 from sapiens_batch.records import ColumnField, Level
 from sapiens_batch.sinks import parquet
 from tests.sinks.schemas import ALL, EMBEDDING, POSE
@@ -78,10 +78,12 @@ def test_the_schemas_are_written_down() -> None:
         "persons_truncated: bool",
         "caption: string",
         "seg_row: int64",
+        "seg_array: string",
         "seg_height: int32",
         "seg_width: int32",
         "seg_affine: fixed_size_list<element: double>[4]",
         "normal_row: int64",
+        "normal_array: string",
         "normal_height: int32",
         "normal_width: int32",
         "normal_affine: fixed_size_list<element: double>[4]",
@@ -166,33 +168,6 @@ def test_a_table_without_rows_keeps_its_schema() -> None:
     found = parquet.decode(parquet.encode(persons([])))
     assert found.num_rows == 0
     assert found.schema.equals(PERSONS, check_metadata=True)
-
-
-def test_parts_are_merged_in_the_order_of_samples() -> None:
-    parts = [persons([4, 4, 5], [1, 0, 0]), persons([]), persons([0, 1])]
-    merged = parquet.decode(parquet.merge([parquet.encode(part) for part in parts]))
-    assert merged["index"].to_pylist() == [0, 1, 4, 4, 5]
-    assert merged["person"].to_pylist() == [0, 0, 0, 1, 0]
-    assert merged["keypoints"].is_null().to_pylist() == [False, True, False, False, False]
-    assert merged.schema.equals(PERSONS, check_metadata=True)
-
-
-def test_merging_gives_the_same_bytes_again() -> None:
-    parts = [parquet.encode(images([0, 1])), parquet.encode(images([2]))]
-    assert parquet.merge(parts) == parquet.merge(parts)
-    assert parquet.merge(parts) == parquet.encode(images([0, 1, 2]))
-
-
-def test_parts_of_different_jobs_are_not_merged() -> None:
-    other = parquet.table_schema(Level.IMAGE, ALL[:1], ["caption"])
-    foreign = pa.Table.from_batches([], schema=other)
-    with pytest.raises(ProtocolError, match="part 1 of 2 has another schema"):
-        parquet.merge([parquet.encode(images([0])), parquet.encode(foreign)])
-
-
-def test_a_torn_part_is_noticed() -> None:
-    with pytest.raises(ProtocolError, match="not a whole Parquet file"):
-        parquet.merge([parquet.encode(images([0]))[:-20]])
 
 
 def test_a_source_column_may_not_take_the_name_of_a_label() -> None:

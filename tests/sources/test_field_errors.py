@@ -11,7 +11,7 @@ from sapiens_batch.errors import InputError
 from sapiens_batch.sources import make_source
 from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.spec.job import SourceSpec
-from sapiens_batch.storage.filesystems import MissingInputError
+from sapiens_batch.storage.input_errors import MissingInputError
 
 
 @pytest.mark.parametrize(

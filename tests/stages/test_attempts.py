@@ -111,10 +111,10 @@ def test_a_failure_in_isolation_is_no_death(ledger: AttemptLedger) -> None:
 
 
 class OverwhelmedStore(MemoryStore):
-    """Memory that ends whoever writes a table part."""
+    """Memory that ends whoever writes a receipt."""
 
     def create(self, key: str, data: bytes) -> bool:
-        if key.startswith(keys.PARTS):
+        if key.startswith(keys.RECEIPTS):
             raise SystemExit
         return super().create(key, data)
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 from pathlib import Path
 
@@ -36,7 +36,7 @@ from sapiens_batch.records import (
     TaskLabels,
 )
 from sapiens_batch.sinks import label_schema as schema_json
-from sapiens_batch.sinks import parquet, zarr
+from sapiens_batch.sinks import parquet
 from sapiens_batch.spec.loading import parse_spec
 from sapiens_batch.stages.context import JobContext
 from sapiens_batch.stages.flow import LabeledChunk, PreparedPerson, TaskRows
@@ -86,6 +86,11 @@ def labeled_chunk(
     return LabeledChunk(header, samples, tuple(found), {"seg": rows}, {})
 
 
+def values_of(array: reference.Array, rows: Iterable[int]) -> list[int]:
+    """What each of some rows is filled with."""
+    return [int(np.max(array[row])) for row in rows]
+
+
 def _filled(values: Sequence[int]) -> Array:
     flat = np.array(values, np.uint8).reshape(-1, 1, 1)
     return np.broadcast_to(flat, (len(values), 4, 3)).copy()
@@ -120,11 +125,9 @@ def writer(context: JobContext) -> ChunkWriter:
 @pytest.fixture
 def first(context: JobContext, writer: ChunkWriter) -> Commit:
     """Six samples in two chunks, more persons in the first chunk than it has samples."""
-    receipts = [
-        writer.write(labeled_chunk([[1, REFUSED, 2], None, [3, 4, 5], []], last=False)),
-        writer.write(labeled_chunk([[6], [REFUSED, 7]], index=1)),
-    ]
-    return seal_shard(context, ShardTodo(SHARD, frozenset()), receipts)
+    writer.write(labeled_chunk([[1, REFUSED, 2], None, [3, 4, 5], []], last=False))
+    writer.write(labeled_chunk([[6], [REFUSED, 7]], index=1))
+    return seal_shard(context.seal_job, ShardTodo(SHARD), {0, 1})
 
 
 def test_each_person_has_the_row_that_its_sample_and_place_give(
@@ -180,9 +183,10 @@ def test_samples_that_are_not_labeled_again_keep_the_rows_of_all_their_persons(
     persons = tuple(replace(one, sample=0) for one in whole.persons)
     again = replace(whole, header=header, samples=whole.samples[1:], persons=persons)
     todo = ShardTodo(SHARD, frozenset({1}), 1, frozenset({1}))
-    second = seal_shard(context, todo, [writer.write(again)])
+    writer.write(again)
+    second = seal_shard(context.seal_job, todo, {0})
     array = reference.open_array(str(tmp_path / second.arrays["seg"].root), mode="r")
-    assert [int(array[row].max()) for row in (0, 1, 3, 4, 6, 7, 8)] == [1, 2, 8, 9, 3, 4, 5]
+    assert values_of(array, (0, 1, 3, 4, 6, 7, 8, 12, 15)) == [1, 2, 8, 9, 3, 4, 5, 6, 7]
     rows = open_labels(str(tmp_path)).persons.to_table(columns=["index", "seg_row"])
     assert [row for row in rows["seg_row"].to_pylist() if row is not None] == [
         0, 1, 3, 4, 6, 7, 8, 12, 15
@@ -190,42 +194,23 @@ def test_samples_that_are_not_labeled_again_keep_the_rows_of_all_their_persons(
     assert check_job(Manifest.open(context.store)).findings == ()
 
 
-def test_a_person_that_an_earlier_attempt_did_not_store_quarantines_its_sample(
-    writer: ChunkWriter, context: JobContext
-) -> None:
-    assert SEG.array is not None
-    whole = writer.write(labeled_chunk([[1, 2], [3]]))
-    encoded = context.store.read(whole.arrays["seg"].key)
-    context.store.delete(whole.arrays["seg"].key)
-    context.store.delete(keys.receipt(SHARD.shard_id, 0))
-    rows, values = zip(*zarr.decode_rows(SEG.array, encoded, 12, [0, 3]), strict=True)
-    shorter = zarr.encode_shard(SEG.array, rows, np.stack(values), 12)
-    context.store.create(whole.arrays["seg"].key, shorter)
-    receipt = writer.write(labeled_chunk([[1, 2], [3]]))
-    assert receipt.reasons == {"storage.row_conflict": 1}
-    assert receipt.counts.persons == 1
-
-
 @pytest.mark.parametrize("again", [[2, 1], [2], [1], [1, 2, 3]])
 def test_no_person_gets_a_row_that_was_made_for_another(
-    writer: ChunkWriter, context: JobContext, again: list[int]
+    writer: ChunkWriter, context: JobContext, tmp_path: Path, again: list[int]
 ) -> None:
     """A detector on another CPU may find persons in another order, or one fewer or more."""
     writer.write(labeled_chunk([[1, 2], [4]]))
     context.store.delete(keys.receipt(SHARD.shard_id, 0))
     receipt = writer.write(labeled_chunk([again, [4]]))
-    assert receipt.reasons == {"storage.row_conflict": 1}
-    rows = parquet.decode(context.store.read(receipt.parts["persons"].key))
-    assert rows["seg_row"].to_pylist() == [MAX_PERSONS]
-
-
-def test_an_equal_attempt_uses_the_rows_that_are_there(
-    writer: ChunkWriter, context: JobContext
-) -> None:
-    first = writer.write(labeled_chunk([[1, 2], [4]]))
-    context.store.delete(keys.receipt(SHARD.shard_id, 0))
-    again = writer.write(labeled_chunk([[1, 2], [4]]))
-    assert (again.counts, again.arrays) == (first.counts, first.arrays)
+    assert (receipt.counts.ok, receipt.counts.persons) == (2, len(again) + 1)
+    array = seal_shard(context.seal_job, ShardTodo(SHARD), {0}).arrays["seg"]
+    rows = open_labels(str(tmp_path)).persons.to_table()
+    assert set(rows["seg_array"].to_pylist()) == {array.root}
+    assert rows["seg_row"].to_pylist() == [*range(len(again)), MAX_PERSONS]
+    stored = reference.open_array(str(tmp_path / array.root), mode="r")
+    absent = [255] * (MAX_PERSONS - len(again))
+    assert values_of(stored, range(MAX_PERSONS + 1)) == [*again, *absent, 4]
+    assert check_job(Manifest.open(context.store)).findings == ()
 
 
 def test_a_person_without_finite_labels_leaves_the_others_as_they_are(

@@ -2,17 +2,40 @@
 
 from __future__ import annotations
 
+import uuid
+from collections import Counter
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
 import numpy as np
 import pytest
 
 from sapiens_batch import failpoints as faults
 from sapiens_batch.protocol import keys
-from sapiens_batch.protocol.receipt import Receipt
+from sapiens_batch.protocol.receipt import Receipt, read_receipt
+from sapiens_batch.protocol.seal import seal_shard
+from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.records import Problem
-from sapiens_batch.sinks import parquet, zarr
+from sapiens_batch.sinks import zarr
+from sapiens_batch.sinks.tables import decode_rows
 from sapiens_batch.stages.write import ChunkWriter
 from sapiens_batch.storage import Store, open_store
-from tests.small_tasks import CHUNK_SAMPLES, SCHEMAS, SEG, SHARD, MakeChunk
+from sapiens_batch.storage.memory import MemoryStore
+from tests.small_tasks import CHUNK_SAMPLES, SCHEMAS, SEG, SHARD, MakeChunk, seal_job
+
+
+class CountingStore(MemoryStore):
+    """Memory that counts the requests by kind."""
+
+    def __init__(self, name: str) -> None:
+        super().__init__(name)
+        self.requests: Counter[str] = Counter()
+
+    def __getattribute__(self, name: str) -> Any:
+        found = super().__getattribute__(name)
+        if name in ("create", "copy", "read", "read_range", "exists", "size", "list", "delete"):
+            self.requests[name] += 1
+        return found
 
 
 @pytest.fixture
@@ -26,7 +49,8 @@ def writer(store: Store) -> ChunkWriter:
 
 
 def rows_of(store: Store, receipt: Receipt, table: str) -> list[dict[str, object]]:
-    return parquet.decode(store.read(receipt.parts[table].key)).to_pylist()
+    _, sections = read_receipt(store, receipt.shard_id, receipt.chunk, receipt.generation)
+    return decode_rows(sections[table]).to_pylist()
 
 
 def test_every_sample_gets_one_row_whatever_happened(
@@ -85,44 +109,55 @@ def test_a_label_that_failed_quarantines_the_image_and_drops_its_persons(
     assert present[:2] == [False, True]
 
 
-def test_a_second_attempt_returns_the_first_receipt_and_writes_nothing(
+def test_a_chunk_costs_one_request_besides_its_arrays(make_chunk: MakeChunk) -> None:
+    store = CountingStore(uuid.uuid4().hex)
+    writer = ChunkWriter(store, SCHEMAS, [], CHUNK_SAMPLES)
+    writer.write(make_chunk([2, None, 0, 1], last=False))
+    assert store.requests == {"create": 2}
+    writer.write(make_chunk([1], index=1))
+    seal_shard(seal_job(store), ShardTodo(SHARD), {0, 1})
+    # two receipts are read; the tables, the description of the array and the commit are created
+    assert store.requests == {"create": 4 + 2 + 1 + 1, "read": 2}
+
+
+def test_of_two_attempts_one_receipt_counts_with_its_own_objects(
     writer: ChunkWriter, store: Store, make_chunk: MakeChunk
 ) -> None:
     first = writer.write(make_chunk([1]))
-    before = {info.key for info in store.list("")}
+    before = {info.key: store.read(info.key) for info in store.list("")}
     assert writer.write(make_chunk([1])) == first
-    assert {info.key for info in store.list("")} == before
+    after = {info.key: store.read(info.key) for info in store.list("")}
+    assert before.items() <= after.items()
+    assert all(keys.array_root(key).endswith(".zarr") for key in after.keys() - before.keys())
 
 
-def test_an_attempt_that_died_before_its_receipt_is_taken_over(
+@pytest.mark.parametrize("point", ["before-data", "mid-arrays", "after-arrays", "before-receipt"])
+def test_an_attempt_that_died_before_its_receipt_costs_no_sample(
     writer: ChunkWriter,
     store: Store,
     make_chunk: MakeChunk,
     monkeypatch: pytest.MonkeyPatch,
     tmp_path_factory: pytest.TempPathFactory,
+    point: str,
 ) -> None:
     folder = tmp_path_factory.mktemp("faults")
     monkeypatch.setenv(faults.FAULTS_VARIABLE, str(folder))
-    faults.arm(folder, "after-parts", "raise")
+    faults.arm(folder, point, "raise")
     with pytest.raises(faults.InjectedFaultError):
-        writer.write(make_chunk([1, None]))
-    receipt = writer.write(make_chunk([1, None]))
-    named = {part.key for part in receipt.parts.values()}
-    found = {info.key for info in store.list(keys.PARTS)}
-    assert named < found, "the dead attempt's parts are orphans, not overwritten"
-
-
-def test_a_row_that_an_earlier_attempt_did_not_store_is_quarantined_not_torn(
-    writer: ChunkWriter, store: Store, make_chunk: MakeChunk
-) -> None:
-    assert SEG.array is not None
-    only_first = zarr.encode_shard(SEG.array, [0], np.zeros((1, 2, 3), np.uint8), CHUNK_SAMPLES)
-    store.create(keys.array_chunk("seg", SHARD.shard_id, 0, 2), only_first)
+        writer.write(make_chunk([1, 1], seg_problems=[None, Problem("label.non_finite", "NaN")]))
     receipt = writer.write(make_chunk([1, 1]))
-    rows = rows_of(store, receipt, "images")
-    assert [row["status"] for row in rows] == ["ok", "quarantined"]
-    assert rows[1]["reason"] == "storage.row_conflict"
-    assert receipt.arrays["seg"].rows == 1
+    assert receipt.counts.ok == 2
+    data = store.read(receipt.arrays["seg"].key)
+    assert zarr.present_rows(data, CHUNK_SAMPLES) == [True, True, False, False]
+
+
+def test_arrays_are_stored_side_by_side_where_there_are_threads(
+    store: Store, make_chunk: MakeChunk
+) -> None:
+    with ThreadPoolExecutor(2) as pool:
+        writer = ChunkWriter(store, SCHEMAS, [], CHUNK_SAMPLES, pool)
+        receipt = writer.write(make_chunk([1, 1]))
+    assert receipt.arrays["seg"].read(store)
 
 
 def test_an_empty_shard_has_a_receipt_and_no_rows(

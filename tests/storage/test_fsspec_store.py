@@ -235,5 +235,5 @@ def test_a_scheme_whose_package_is_missing_names_the_extra() -> None:
 
 
 def test_an_unknown_scheme_is_refused() -> None:
-    with pytest.raises(StorageError, match=r"nosuchscheme://.*check the scheme"):
+    with pytest.raises(StorageError, match=r"nosuchscheme://.*storage_options"):
         FsspecStore("nosuchscheme://bucket/job")

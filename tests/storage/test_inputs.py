@@ -1,28 +1,18 @@
-"""Expanding, listing and reading input addresses."""
+"""Expanding and listing input addresses."""
 
 from __future__ import annotations
 
 import os
-import threading
 from collections.abc import Iterator
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 
 import fsspec
 import pytest
 
 from sapiens_batch.errors import DependencyError, InputError
-from sapiens_batch.storage import inputs
-from sapiens_batch.storage.filesystems import MissingInputError, listing_errors
-from sapiens_batch.storage.inputs import (
-    expand,
-    find_inputs,
-    list_folder,
-    open_input,
-    read_input,
-    read_inputs,
-    stat_input,
-)
+from sapiens_batch.storage.input_errors import listing_errors
+from sapiens_batch.storage.inputs import expand, find_inputs, list_folder, stat_input
+from sapiens_batch.storage.reading import read_inputs
 
 
 @pytest.fixture
@@ -123,20 +113,6 @@ def test_remote_stores_keep_their_scheme(memory: str) -> None:
     assert read_inputs([item.uri for item in by_braces]) == [b"%d" % n for n in range(20)]
 
 
-def test_reads_tell_missing_objects_from_others(corpus: Path) -> None:
-    assert read_input(f"{corpus}/c.txt") == b"c.txt"
-    with open_input(f"{corpus}/c.txt") as stream:
-        assert (stream.read(2), stream.tell(), stream.read()) == (b"c.", 2, b"txt")
-    first, second = read_inputs([f"{corpus}/c.txt", f"{corpus}/gone"])
-    assert first == b"c.txt"
-    assert isinstance(second, MissingInputError)
-    for read in (stat_input, read_input, open_input):
-        with pytest.raises(MissingInputError, match=r"gone does not exist"):
-            read(f"{corpus}/gone")
-        with pytest.raises(InputError, match="is a folder"):
-            read(str(corpus))
-
-
 def test_an_unknown_scheme_is_an_input_error() -> None:
     with pytest.raises(InputError, match=r"nosuch://b/x.*check what stands before"):
         expand(["nosuch://b/x"])
@@ -168,51 +144,6 @@ def test_those_that_exist_are_found_in_any_folder(corpus: Path, memory: str) -> 
     assert found[present[0]].version == stat_input(present[0]).version
     many = [f"{memory}/{number:02d}.tar" for number in range(40)]
     assert sorted(find_inputs(many)) == many[:20]
-
-
-class Web(BaseHTTPRequestHandler):
-    """Answers `/<status>` with that status; `/flaky` fails the first time."""
-
-    answered: list[str]
-
-    def do_GET(self) -> None:
-        type(self).answered.append(self.path)
-        if self.path == "/flaky":
-            status = 200 if self.answered.count(self.path) > 1 else 500
-        else:
-            status = int(self.path.strip("/"))
-        self.send_response(status)
-        self.send_header("Content-Length", "2")
-        self.end_headers()
-        self.wfile.write(b"ok")
-
-    def log_message(self, *_: object) -> None:
-        """Keep quiet."""
-
-
-@pytest.fixture
-def web(monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    monkeypatch.setattr(inputs, "WEB_PAUSE_S", 0.0)
-    Web.answered = []
-    with ThreadingHTTPServer(("127.0.0.1", 0), Web) as server:
-        thread = threading.Thread(target=server.serve_forever)
-        thread.start()
-        yield f"http://127.0.0.1:{server.server_address[1]}"
-        server.shutdown()
-        thread.join()
-
-
-def test_images_on_the_web_fail_one_by_one(web: str) -> None:
-    names = ["200", "404", "403", "500", "flaky"]
-    contents = read_inputs([*(f"{web}/{name}" for name in names), "http://127.0.0.1:9/x"])
-    assert contents[0] == contents[4] == b"ok"
-    assert isinstance(contents[1], MissingInputError)
-    assert "is refused by its server (403" in str(contents[2])
-    assert f"{web}/500 failed 3 times" in str(contents[3])
-    assert "http://127.0.0.1:9/x failed 3 times" in str(contents[5])
-    assert sorted(Web.answered) == sorted(
-        ["/200", "/404", "/403", "/500", "/500", "/500", "/flaky", "/flaky"]
-    )
 
 
 def test_a_remote_store_that_refuses_points_to_its_options() -> None:

@@ -153,9 +153,9 @@ def test_receipts_of_an_open_shard_are_no_damage(store: Store) -> None:
     assert report.missing_shards == ("2.tar",)
 
 
-def test_a_lost_part_and_a_damaged_receipt_of_an_open_shard_are_found(store: Store) -> None:
+def test_a_lost_object_and_a_damaged_receipt_of_an_open_shard_are_found(store: Store) -> None:
     receipt = write_receipt(store, 2, 0)
-    store.delete(receipt.parts["images"].key)
+    store.delete(receipt.arrays["seg"].key)
     (finding,) = check(store).findings
     assert (finding.fault, finding.shard_id) == (Fault.OBJECT_MISSING, OPEN)
     overwrite(store, keys.receipt(OPEN, 0), b"{")
@@ -166,7 +166,8 @@ def test_a_lost_part_and_a_damaged_receipt_of_an_open_shard_are_found(store: Sto
 def test_receipts_that_cannot_be_of_one_shard_are_found(store: Store) -> None:
     receipt = write_receipt(store, 2, 0)
     moved = receipt.model_copy(update={"chunk": 1, "start": 3, "stop": 7})
-    store.create(keys.receipt(OPEN, 1), moved.to_bytes())
+    sections = {"images": b"rows of images", "persons": b"rows of persons"}
+    store.create(keys.receipt(OPEN, 1), moved.pack(sections))
     assert Fault.RECEIPTS_CONTRADICT in {one.fault for one in check(store).findings}
 
 
@@ -180,7 +181,6 @@ def test_what_nothing_names_is_counted_by_what_it_is(store: Store) -> None:
         "spent": 1,
         "foreign": 1,
         "in_flight": 2,
-        "adoptable": 6,
     }
     assert orphans["foreign"].examples == ("notes.txt",)
     assert orphans["orphan"].size_bytes == 9

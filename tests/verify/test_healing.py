@@ -50,7 +50,7 @@ def carry_out(manifest: Manifest, todo: ShardTodo) -> None:
     """Label what an order asks for, with the labels that the job was made with."""
     context = context_of(manifest)
     writer = ChunkWriter(context.store, context.schemas, (), CHUNK_SAMPLES)
-    receipts = []
+    chunks = []
     for index, start in enumerate(range(0, NUM_SAMPLES, CHUNK_SAMPLES)):
         stop = min(start + CHUNK_SAMPLES, NUM_SAMPLES)
         if index in todo.done_chunks:
@@ -61,8 +61,9 @@ def carry_out(manifest: Manifest, todo: ShardTodo) -> None:
             ordered=None if todo.samples is None else todo.samples & set(range(start, stop)),
         )  # fmt: skip
         chunk: LabeledChunk = labeled_job._chunk(header, range(start, stop), context, 0, 0)
-        receipts.append(writer.write(chunk))
-    seal_shard(context, todo, receipts)
+        writer.write(chunk)
+        chunks.append(index)
+    seal_shard(context.seal_job, todo, chunks)
 
 
 def everything(labels: LabelSet) -> dict[str, object]:
@@ -70,7 +71,7 @@ def everything(labels: LabelSet) -> dict[str, object]:
     seg = labels.array("seg")
     (shard_id,) = labels.commits
     return {
-        "images": str(labels.images.to_table().to_pylist()),
+        "images": str(labels.images.to_table().drop(["seg_array"]).to_pylist()),
         "persons": str(labels.persons.to_table().to_pylist()),
         "seg": {row: values.tolist() for row, values in seg.rows(shard_id)},
     }

@@ -13,7 +13,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sapiens_batch.sources.tables import (
+from sapiens_batch.sources.table_files import (
     BATCH_ROWS,
     DamagedTableError,
     Lost,
