@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Final, Literal
@@ -21,7 +21,10 @@ from sapiens_batch.protocol.open_shard import OpenShard
 from sapiens_batch.protocol.put import ChunkHeader, put_chunk
 from sapiens_batch.protocol.receipt import Receipt, read_receipt
 from sapiens_batch.protocol.seal import SealJob, seal_shard
+from sapiens_batch.protocol.snapshot import write_snapshot
 from sapiens_batch.protocol.todo import ShardTodo
+from sapiens_batch.records import Shard
+from sapiens_batch.storage import MissingObjectError
 from sapiens_batch.verify.garbage import collect_garbage
 from sapiens_batch.verify.job import check_job
 from sapiens_batch.verify.repair import order_repairs
@@ -64,6 +67,7 @@ class Setting:
         self._count = 0
         self._max_skew_s = rng.choice((0.0, 0.0, 100_000.0))
         self._doubles = rng.random() < 0.3
+        self.snapshots = rng.random() < 0.03
 
     def start(self, kind: Process, part: tuple[int, int] = (0, 1)) -> Actor:
         """Start a process: a `run`, a `verify --repair`, a `retry` with its run, or a `gc`."""
@@ -95,11 +99,12 @@ class Setting:
         """Which shard of the corpus one is, for names."""
         return [one.shard_id for one in self.truth.corpus.shards].index(shard_id)
 
-    def plan(self, manifest: Manifest) -> None:
-        """Plan the input as a driver does."""
-        output = SimpleNamespace(uris=("/in",))
-        job = SimpleNamespace(shards=self.truth.corpus.shards, spec=SimpleNamespace(source=output))
-        open_job._plan(manifest, job)
+    def plan(self, manifest: Manifest) -> tuple[Shard, ...]:
+        """Plan the input as a driver does; returns what is listed of it now."""
+        listed = self.truth.corpus.listed(self.world.calls)
+        source = SimpleNamespace(uris=("/in",))
+        open_job._plan(manifest, SimpleNamespace(shards=listed, spec=SimpleNamespace(source=source)))
+        return listed
 
     def _actor(self, name: str, kind: str) -> Actor:
         skew_s = self._rng.uniform(-1, 1) * self._max_skew_s if self._max_skew_s else 0.0
@@ -145,6 +150,7 @@ class Driver:
         self._actor = actor
         self._store = store
         self._part = part
+        self._listed: tuple[Shard, ...] = ()
         self._open: dict[str, OpenShard] = {}
 
     def run(self) -> bool:
@@ -164,16 +170,11 @@ class Driver:
     def _open_job(self) -> Manifest:
         store = self._store
         manifest = Manifest.open(store) if store.exists(keys.JOB) else Manifest.create(store, JOB)
-        self._setting.plan(manifest)
+        self._listed = self._setting.plan(manifest)
         return manifest
 
     def _carry_out(self, manifest: Manifest) -> bool:
-        number, count = self._part
-        mine = {
-            shard.shard_id
-            for shard in manifest.shards()
-            if int(shard.shard_id[:16], 16) % count == number
-        }
+        mine = self._mine(manifest.shards())
         for todo in manifest.todo():
             if todo.shard.shard_id in mine:
                 self._take_up(manifest, todo)
@@ -185,8 +186,21 @@ class Driver:
         self._seal_complete(manifest)
         complete = mine <= manifest.generations().keys() and not mine & manifest.open_orders().keys()
         if complete:
-            self._setting.watch.said_complete(self._actor.name, mine, self._setting.objects)
+            all_of_it = mine | self._mine(self._listed)
+            self._setting.watch.said_complete(self._actor.name, all_of_it, self._setting.objects)
+        if self._setting.snapshots:
+            self._check_snapshot(manifest)
         return complete
+
+    def _mine(self, shards: Iterable[Shard]) -> set[str]:
+        number, count = self._part
+        ids = (shard.shard_id for shard in shards)
+        return {one for one in ids if int(one[:16], 16) % count == number}
+
+    def _check_snapshot(self, manifest: Manifest) -> None:
+        write_snapshot(manifest, min_new_commits=1)
+        for summary in manifest.summaries():
+            self._setting.watch.read_summary(self._actor.name, summary)
 
     def _take_up(self, manifest: Manifest, todo: ShardTodo) -> None:
         """See how far earlier runs came with a shard."""
@@ -197,8 +211,12 @@ class Driver:
                 found, _ = read_receipt(
                     self._store, todo.shard.shard_id, highest, todo.generation
                 )
-            except DamagedReceiptError:
-                self._order_anew(manifest, todo)
+            except DamagedReceiptError as error:
+                if isinstance(error.__cause__, MissingObjectError):  # a listing that lags
+                    done = todo.done_chunks - {highest}
+                    self._open[todo.shard.shard_id] = OpenShard(todo, set(done))
+                else:
+                    self._order_anew(manifest, todo)
                 return
             end = highest if found.last else None
         self._open[todo.shard.shard_id] = OpenShard(todo, set(todo.done_chunks), end)

@@ -12,7 +12,7 @@ from collections.abc import Callable, Collection, Mapping, Sequence
 from typing import Any, Final
 
 from sapiens_batch.protocol.documents import Counts
-from sapiens_batch.protocol.earlier import newest_commit
+from sapiens_batch.protocol.earlier import newest_commit, read_base
 from sapiens_batch.protocol.job import JobDocument
 from sapiens_batch.protocol.put import ChunkHeader, EncodedArray, EncodedRows, Tally
 from sapiens_batch.records import LabelSchema, Level, Status, TaskName
@@ -87,13 +87,13 @@ class _Chunk:
         base = newest_commit(store, header.shard_id, before=header.generation)
         for table, rows in (("images", self.images), ("persons", self.persons)):
             if table in base.tables:
-                found = json.loads(base.tables[table].read(store))
+                found = json.loads(read_base(store, base.tables[table]))
                 rows += [row for row in found if row["index"] in kept]
             rows.sort(key=lambda row: (row["index"], row.get("person", 0)))
         for task, array in base.arrays.items():
             per_sample = array.shard_rows // 2
             stored = array.by_chunk()[header.index]
-            for position, tag in json.loads(stored.read(store)):
+            for position, tag in json.loads(read_base(store, stored)):
                 if header.start + position // per_sample in kept:
                     self.arrays[task][position] = tag
 

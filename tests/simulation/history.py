@@ -87,6 +87,7 @@ class _History:
                 self._begin()
                 world.run()
                 self._objects.settle()
+                world.calls = max(world.calls, self._corpus.late_calls)
                 self._faults.cease()
                 if self._rng.random() < 0.5:
                     self._finish()
@@ -126,8 +127,9 @@ class _History:
         for kind, chance in (("repair", 0.3), ("retry", 0.3), ("gc", 0.3), ("driver", 0.3)):
             if rng.random() < chance:
                 self._start(False, lambda kind=kind: setting.start(kind))
-        if rng.random() < 0.3:
-            again = [kind for kind in ("gc", "driver") if rng.random() < 0.7]
+        if rng.random() < 0.4:
+            chances: dict[Process, float] = {"gc": 0.8, "driver": 0.8, "retry": 0.3}
+            again = [kind for kind, chance in chances.items() if rng.random() < chance]
             self._world.later(Until.IDLE, 0, lambda: self._day_passes(again))
 
     def _start(self, now: bool, start: Callable[[], Any]) -> None:
@@ -143,7 +145,7 @@ class _History:
         self._world.clock_s += 1.1 * GRACE_S
         self._world.note("(time)", "a day goes by", "")
         for kind in again:
-            self._world.at(self._rng.randrange(60), lambda kind=kind: self._setting.start(kind))
+            self._world.at(self._rng.randrange(40), lambda kind=kind: self._setting.start(kind))
 
     def _finish(self) -> None:
         """Repair and run undisturbed until there is nothing left to do."""
@@ -177,7 +179,7 @@ class _History:
     def _tell(self, error: Exception) -> None:
         """An undisturbed process that gives up must name what was damaged, and cannot be mended."""
         for key in self._watch.damaged_keys:
-            if key.startswith((keys.JOB, keys.PLAN)) and key in str(error):
+            if key.startswith(keys.PLAN) and keys.PLAN in str(error):
                 self._told = str(error)
                 return
 

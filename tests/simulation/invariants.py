@@ -18,6 +18,7 @@ from sapiens_batch.protocol.commit import Commit
 from sapiens_batch.protocol.documents import StoredObject
 from sapiens_batch.protocol.orders import RelabelOrder
 from sapiens_batch.protocol.plan import PlanDocument
+from sapiens_batch.protocol.snapshot import CommitSummary, summarize
 from sapiens_batch.records import Status
 from tests.simulation.store import Objects
 from tests.simulation.truth import MAX_PERSONS, Truth
@@ -71,6 +72,11 @@ class Watch:
         if key.startswith(keys.COMMITS):
             self._check_commit(actor, key, data)
 
+    def copied(self, source: str, key: str) -> None:
+        """An object is about to be copied; a name that was lost may be another object's now."""
+        if source in self._ever_lost:
+            self._ever_lost.add(key)
+
     def removed(self, actor: str, key: str) -> None:
         """An actor removed an object."""
         if key.startswith(_DOCUMENTS):
@@ -93,10 +99,18 @@ class Watch:
     def said_complete(self, actor: str, shard_ids: Iterable[str], objects: Objects) -> None:
         """A driver said that these shards are all done (I9)."""
         for shard_id in shard_ids:
-            if newest_commit_key(objects, shard_id) is None:
-                key = keys.commit(shard_id)
-                if key not in self._lost:
-                    self._violated("I9", f"{actor} said complete without {key}")
+            lost = any(shard_id in key for key in self._lost if key.startswith(keys.COMMITS))
+            if newest_commit_key(objects, shard_id) is None and not lost:
+                self._violated("I9", f"{actor} said complete without a commit of {shard_id}")
+
+    def read_summary(self, actor: str, summary: CommitSummary) -> None:
+        """An actor was told this of a commit, by a snapshot or by the commit itself."""
+        key = keys.commit(summary.shard_id, summary.generation)
+        written = self._commits.get(key)
+        if key not in self._ever_lost and (
+            written is None or summarize(Commit.from_bytes(written, key)) != summary
+        ):
+            self._violated("I2", f"{actor} was told what {key} does not say")
 
     def check_present(self, objects: Objects) -> None:
         """That all of the newest commits is there as it was written, and says what was found."""

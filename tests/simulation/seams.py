@@ -20,7 +20,7 @@ from unittest import mock
 
 import pyarrow.parquet as pq
 
-from sapiens_batch.protocol import documents, manifest, plan, seal
+from sapiens_batch.protocol import documents, manifest, plan, put, seal
 from sapiens_batch.protocol.job import JobDocument
 from sapiens_batch.records import LabelSchema
 from sapiens_batch.sinks import zarr
@@ -131,6 +131,8 @@ def outside_replaced() -> Iterator[None]:
     with contextlib.ExitStack() as stack:
         for module in (manifest, seal, objects):
             stack.enter_context(mock.patch.object(module, "ThreadPoolExecutor", InlineExecutor))
+        for module in (put, seal):
+            stack.enter_context(mock.patch.object(module, "reach", lambda point: None))
         encode = lru_cache(1000)(plan._encode)
         stack.enter_context(
             mock.patch.object(plan, "_encode", lambda shards: encode(tuple(shards)))

@@ -61,6 +61,10 @@ class Watcher(Protocol):
         """An object was created with these bytes."""
         ...
 
+    def copied(self, source: str, key: str) -> None:
+        """An object is about to be copied."""
+        ...
+
     def removed(self, actor: str, key: str) -> None:
         """An actor removed an object."""
         ...
@@ -90,7 +94,7 @@ class Objects:
         self._held: dict[str, Held] = {}
         self._ghosts: dict[str, tuple[ObjectInfo, float]] = {}
         self.max_lag_s = rng.choice((0.0, 0.0, 2.0, 20.0))
-        self.page = rng.choice((1, 3, 1000))
+        self.page = rng.choice((2, 5, 1000, 1000))
         self._salt = rng.choice((b"", b"", b"%d" % rng.randrange(100)))
         self._orders: dict[str, tuple[int, str]] = {}
         self.links = rng.random() < 0.5
@@ -100,11 +104,11 @@ class Objects:
         return self._put(actor, key, Blob(data, data), self._world.clock_s)
 
     def copy(self, actor: str, source: str, key: str) -> bool:
-        """Copy or link an object; both share bytes and time where the store links."""
+        """Copy or link an object; the two share bytes, and so damage, where the store links."""
         held = self._find(source)
-        if self.links:
-            return self._put(actor, key, held.blob, held.modified_s)
-        return self._put(actor, key, Blob(held.blob.data, held.blob.written), self._world.clock_s)
+        blob = held.blob if self.links else Blob(held.blob.data, held.blob.written)
+        self._watcher.copied(source, key)
+        return self._put(actor, key, blob, self._world.clock_s)
 
     def read(self, key: str) -> bytes:
         """The bytes of an object."""

@@ -59,11 +59,19 @@ class Corpus:
         shards: As they are listed.
         natures: Of every sample of a shard, by shard id.
         persons_vary: Whether attempts differ in the persons that they find.
+        early: How many shards are listed from the start.
+        late_calls: Calls of all actors after which all are listed.
     """
 
     shards: tuple[Shard, ...]
     natures: dict[str, tuple[Nature, ...]]
     persons_vary: bool
+    early: int
+    late_calls: int
+
+    def listed(self, calls: int) -> tuple[Shard, ...]:
+        """The shards that a source lists after so many calls of all actors."""
+        return self.shards if calls >= self.late_calls else self.shards[: self.early]
 
     @classmethod
     def draw(cls, rng: random.Random) -> Corpus:
@@ -79,7 +87,8 @@ class Corpus:
                 "sound" if quiet else rng.choice(("sound", "sound", "sound", "flaky", "bad"))
                 for _ in range(rng.choice((0, 1, 2, 3, 3, 4, 5)))
             )
-        return cls(tuple(shards), natures, rng.random() < 0.5)
+        early = len(shards) if rng.random() < 0.8 else rng.randrange(len(shards) + 1)
+        return cls(tuple(shards), natures, rng.random() < 0.5, early, rng.randrange(100))
 
 
 class Truth:
