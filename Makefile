@@ -25,9 +25,10 @@ lint: .venv/ready
 chaos: .venv/ready
 	.venv/bin/python -m tests.chaos.matrix local weed
 
-# Twenty processes of one job killed at random.
+# Forty processes of one job killed at random; then one of which everything dies.
 soak: .venv/ready
-	.venv/bin/python -m tests.chaos.soak 20
+	.venv/bin/python -m tests.chaos.soak 40
+	.venv/bin/python -m tests.chaos.havoc
 
 .venv-run/ready: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-run

@@ -49,12 +49,11 @@ def equivalent(image: Image.Image) -> object:
     return (resized.float() - _MEAN) / _STD
 
 
-def prepare_each(encoded: Sequence[bytes], preparer: ChunkPreparer) -> None:
-    """Our side: chunks of one image."""
-    for data in encoded:
-        chunk = Chunk("ab" * 16, 0, 0, (Sample("key", 0, data),), last=True)
-        made = preparer.prepare(chunk)
-        assert made.samples[0].status is Status.OK, made.samples[0].problem
+def prepare_all(encoded: Sequence[bytes], preparer: ChunkPreparer) -> None:
+    """Our side: a chunk, as in a job."""
+    samples = tuple(Sample(str(index), index, data) for index, data in enumerate(encoded))
+    made = preparer.prepare(Chunk("ab" * 16, 0, 0, samples, last=True))
+    assert all(row.status is Status.OK for row in made.samples)
 
 
 def process_each(encoded: Sequence[bytes], processor: Callable[[Image.Image], object]) -> None:
@@ -132,7 +131,7 @@ def main() -> None:
             name,
             encoded,
             arguments.rounds,
-            lambda encoded=encoded, preparer=preparer: prepare_each(encoded, preparer),
+            lambda encoded=encoded, preparer=preparer: prepare_all(encoded, preparer),
             lambda encoded=encoded: process_each(encoded, processor),
         )
 

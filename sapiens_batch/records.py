@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Any, Final, Literal
+from typing import Any, Final, Literal, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -237,19 +237,15 @@ class ViewSpec:
         return "-".join(str(part) for part in parts if part)
 
 
-@dataclass(frozen=True, slots=True)
-class View:
-    """One model input made from a sample.
+class Canvases(Protocol):
+    """(n, height, width, 3) uint8 RGB: an array, or what makes the ranges that are taken."""
 
-    Attributes:
-        canvas: (height, width, 3) uint8 RGB, the size of its spec.
-        to_source: From view pixels to source pixels.
-        content: The part of the canvas that shows the image; the rest is padding.
-    """
+    @property
+    def shape(self) -> tuple[int, ...]:
+        """(n, height, width, 3)."""
 
-    canvas: Array
-    to_source: Affine
-    content: Region
+    def __getitem__(self, wanted: slice, /) -> Array:
+        """The canvases of a range."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -258,8 +254,7 @@ class ViewBatch:
 
     Attributes:
         spec: What the views are.
-        canvases: (n, height, width, 3) uint8 RGB; may be read-only. For images with many persons
-            it is an `images.crops.CropCanvases`, which cuts the crops of a slice when it is sliced.
+        canvases: (n, height, width, 3) uint8 RGB; may be read-only.
         to_source: n maps from view pixels to source pixels.
         content: n regions of the canvas that show the image.
         source_sizes: n (height, width) of the oriented source images.
@@ -268,7 +263,7 @@ class ViewBatch:
     """
 
     spec: ViewSpec
-    canvases: Array
+    canvases: Canvases
     to_source: tuple[Affine, ...]
     content: tuple[Region, ...]
     source_sizes: tuple[tuple[int, int], ...]

@@ -17,6 +17,7 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
+from sapiens_batch.failpoints import DRIVER_VARIABLE
 from sapiens_batch.records import (
     Affine,
     Array,
@@ -36,6 +37,9 @@ HANGS: Colour = (0, 0, 255)
 FAILS: Colour = (0, 255, 0)
 LOSES_DEVICE: Colour = (255, 0, 255)
 """Plain images of these colours make the labeler die, hang, or raise."""
+
+ENDS_DRIVER: Colour = (255, 255, 0)
+"""An image of this colour takes the job's driver with it, unless it is labeled alone."""
 
 FRAME = Frame(2, 3, Affine(1.0, 1.0, 0.0, 0.0))
 
@@ -80,12 +84,14 @@ class SyntheticLabeler:
         canvas = np.asarray(batch.canvases[position : position + 1])[0]
         middle = tuple(int(one) for one in canvas[canvas.shape[0] // 2, canvas.shape[1] // 2])
         if not (self._settings.mended and Path(self._settings.mended).exists()):
-            _make_trouble(middle)
+            _make_trouble(middle, alone=len(batch) == 1)
         return int(canvas[::64, ::64].sum(dtype=np.int64)) % 251
 
 
-def _make_trouble(colour: tuple[int, ...]) -> None:
-    if colour == KILLS:
+def _make_trouble(colour: tuple[int, ...], *, alone: bool) -> None:
+    if colour == ENDS_DRIVER and not alone:
+        os.kill(int(os.environ[DRIVER_VARIABLE]), signal.SIGKILL)
+    if colour == KILLS or (colour == ENDS_DRIVER and not alone):
         os.kill(os.getpid(), signal.SIGKILL)
     if colour == HANGS:
         time.sleep(3600)

@@ -2,15 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
-from rich.console import Console
 from rich.table import Table
 
-from sapiens_batch.commands.jobs import AsJson, JobAddress, JobArgument, Overrides
+from sapiens_batch.commands.address import JobAddress, JobArgument, Overrides
+from sapiens_batch.commands.console import AsJson, console, print_json, shown
 from sapiens_batch.commands.search import IndexOption, index_folder
 from sapiens_batch.errors import SpecError
 
@@ -57,7 +56,7 @@ def curate(
     chosen = select(LabelSet(address.open()), parse_recipe(values), index_folder(address, index))
     saved = save_selection(chosen, output, address.storage_options)
     if as_json:
-        print(json.dumps({"uri": saved, **chosen.made}, ensure_ascii=False))
+        print_json({"uri": saved, **chosen.made})
     else:
         _show(saved, chosen.made)
 
@@ -66,11 +65,11 @@ def _show(uri: str, made: Any) -> None:
     table = Table(show_header=False, box=None, padding=(0, 2))
     for name, number in made["counts"].items():
         table.add_row(name.replace("_", " "), str(number))
-    table.add_row("selection", uri)
-    console = Console(highlight=False)
-    console.print(table)
+    table.add_row("selection", shown(uri))
+    out = console()
+    out.print(table)
     if made["repeated_keys"]:
-        console.print(
+        out.print(
             f"[yellow]{made['repeated_keys']} keys belong to several samples: `source.select` "
             "takes all of them[/]"
         )

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
 
-from sapiens_batch.commands.jobs import AsJson, JobAddress, JobArgument
+from sapiens_batch.commands.address import JobAddress, JobArgument
+from sapiens_batch.commands.console import AsJson, console, print_json, shown, size_text
 from sapiens_batch.errors import SpecError
 from sapiens_batch.spec.yaml_file import parse_assigned
 
@@ -59,10 +57,11 @@ def export(
     as_json: AsJson = False,
 ) -> None:
     """Write a job's labels for another tool; the same command continues an interrupted export."""
+    from sapiens_batch.driver.partition import Partition
     from sapiens_batch.export import ExportRequest, exporter
     from sapiens_batch.export.run import run_export
 
-    address = JobAddress.parse(job)
+    address, part = JobAddress.parse(job), Partition.parse(partition)
     request = ExportRequest(
         address.uri,
         output,
@@ -70,43 +69,43 @@ def export(
         where=where,
         select=select,
         pictures=pictures,
-        part=_part(partition),
+        part=(part.number, part.count),
         job_options=address.storage_options,
         output_options=_pairs("--storage", storage_options),
         source_options=address.source_options,
     )
-    console = Console(stderr=True, highlight=False)
-    with console.status("exporting") as status:
+    out = console(stderr=True)
+    with out.status("exporting") as status:
         summary = run_export(
             exporter(format_name),
             request,
             lambda done, total: status.update(f"exported {done} of {total} shards"),
         )
     if as_json:
-        print(json.dumps({"event": "summary", **asdict(summary)}))
+        print_json({"event": "summary", **asdict(summary)})
     else:
         _show(format_name, summary)
     raise typer.Exit(0 if summary.complete else _INCOMPLETE)
 
 
 def _show(format_name: str, summary: ExportSummary) -> None:
-    console = Console(highlight=False)
+    out = console()
     if not summary.complete:
-        console.print(
+        out.print(
             f"[bold]{format_name}[/]: {summary.new_shards} shards exported; the other parts are "
             f"still to run",
             soft_wrap=True,
         )
     else:
         news = "" if summary.new_shards else "nothing left to do: "
-        console.print(
+        out.print(
             f"[bold]{format_name}[/]: {news}{summary.samples} samples of {summary.num_shards} "
-            f"shards, {summary.num_objects} objects, {summary.size_bytes / 1e6:.1f} MB in "
-            f"{summary.output}",
+            f"shards, {summary.num_objects} objects, {size_text(summary.size_bytes)} in "
+            f"{shown(summary.output)}",
             soft_wrap=True,
         )
     if summary.warning:
-        console.print(f"[yellow]{summary.warning}[/]", soft_wrap=True)
+        out.print(f"[yellow]{shown(summary.warning)}[/]", soft_wrap=True)
 
 
 def _pairs(option: str, given: Sequence[str] | None) -> dict[str, Any]:
@@ -118,10 +117,3 @@ def _pairs(option: str, given: Sequence[str] | None) -> dict[str, Any]:
             raise SpecError(f"{option} {text}: expected NAME=VALUE")
         found[name] = parse_assigned(value, f"{option} {text}")
     return found
-
-
-def _part(text: str) -> tuple[int, int]:
-    match = re.fullmatch(r"(\d+)/(\d+)", text.strip())
-    if match is None or not 1 <= int(match[1]) <= int(match[2]):
-        raise SpecError(f"--partition {text}: expected I/N with I from 1 to N, such as 1/4")
-    return int(match[1]), int(match[2])

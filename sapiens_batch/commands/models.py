@@ -7,14 +7,13 @@ architecture.
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
+
+from sapiens_batch.commands.console import AsJson, console, print_json, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -23,8 +22,6 @@ if TYPE_CHECKING:
     from sapiens_batch.models.weights import Checkpoint
 
 app = typer.Typer(help="Released checkpoints, and checking a weights file.", no_args_is_help=True)
-
-AsJson = Annotated[bool, typer.Option("--json", help="Machine-readable output.")]
 
 
 @app.command("list")
@@ -47,14 +44,14 @@ def list_models(as_json: AsJson = False) -> None:
             }
             for release in releases()
         ]
-        print(json.dumps(found))
+        print_json(found)
         return
-    console = Console(highlight=False)
+    out = console()
     for licence in LICENCES:
-        console.print(f"[bold]{licence.name}[/] ({licence.key}) {licence.url}", soft_wrap=True)
-        console.print(licence.terms, soft_wrap=True)
-        console.print(_table([one for one in releases() if one.licence is licence]))
-    console.print(
+        out.print(f"[bold]{licence.name}[/] ({licence.key}) {licence.url}", soft_wrap=True)
+        out.print(licence.terms, soft_wrap=True)
+        out.print(_table([one for one in releases() if one.licence is licence]))
+    out.print(
         "float32 and bfloat16: estimated memory for one view at a time. The encoder of each serves "
         "`features` and `embedding` too. Weights are not bundled: they are downloaded at first "
         "use, after you accept their licence.",
@@ -103,15 +100,15 @@ def check(
         accepted_by(terms, checkpoint, accept or (), ask="option", hint=hint)
     facts = _facts(resolve_checkpoint(checkpoint, revision))
     if as_json:
-        print(json.dumps(facts))
+        print_json(facts)
         return
     del facts["encoder"]
     table = Table(show_header=False, box=None, padding=(0, 2))
     table.add_column(no_wrap=True)
     table.add_column(overflow="fold")
     for name, value in facts.items():
-        table.add_row(name.replace("_", " "), escape(_shown(value)))
-    Console(highlight=False, soft_wrap=True).print(table)
+        table.add_row(name.replace("_", " "), shown(_shown(value)))
+    console(soft_wrap=True).print(table)
 
 
 def _facts(checkpoint: Checkpoint) -> dict[str, Any]:

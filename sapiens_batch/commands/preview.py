@@ -2,16 +2,14 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Literal
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from sapiens_batch.commands.jobs import AsJson, JobAddress, JobArgument, Overrides
+from sapiens_batch.commands.address import JobAddress, JobArgument, Overrides
+from sapiens_batch.commands.console import AsJson, console, print_json, shown
 
 if TYPE_CHECKING:
     from collections.abc import Sequence
@@ -62,13 +60,11 @@ def preview(
         png_folder=png,
         source_options=address.source_options,
     )
-    shown = write_preview(address.open(), output, options)
+    made = write_preview(address.open(), output, options)
     if as_json:
-        print(
-            json.dumps({"page": str(shown.page), "samples": [_sample(one) for one in shown.cards]})
-        )
+        print_json({"page": str(made.page), "samples": [_sample(one) for one in made.cards]})
     else:
-        show_preview(shown)
+        show_preview(made)
 
 
 def compare(
@@ -102,7 +98,7 @@ def compare(
         source_options=address.source_options,
     )
     if as_json:
-        print(json.dumps({"page": str(output), **found.to_json()}, ensure_ascii=False))
+        print_json({"page": str(output), **found.to_json()})
     else:
         _show_comparison(found, output, problems)
 
@@ -126,24 +122,24 @@ def report(
     )
     files = write_report(made, output)
     if as_json:
-        print(json.dumps(made.to_json(), ensure_ascii=False))
+        print_json(made.to_json())
     else:
         _show_report(made, files)
 
 
-def show_preview(shown: Preview) -> None:
+def show_preview(made: Preview) -> None:
     """Print the samples of a page, with their keys whole."""
-    console = Console(highlight=False)
+    out = console()
     table = Table(box=None)
     table.add_column("key", overflow="fold")
     for name in ("status", "persons", "body", "face", "hands", ""):
         table.add_column(name)
-    for card in shown.cards:
-        notes = card.reason or card.note
-        table.add_row(escape(card.key), card.status, f"{card.num_persons}", *_scores(card), notes)
-    console.print(table)
-    _show_problems(console, shown.problems)
-    console.print(f"{len(shown.cards)} samples on {shown.page}", soft_wrap=True)
+    for card in made.cards:
+        notes = shown(card.reason or card.note)
+        table.add_row(shown(card.key), card.status, f"{card.num_persons}", *_scores(card), notes)
+    out.print(table)
+    _show_problems(made.problems)
+    out.print(f"{len(made.cards)} samples on {shown(made.page)}", soft_wrap=True)
 
 
 def _scores(card: Card) -> tuple[str, str, str]:
@@ -175,10 +171,11 @@ def _sample(card: Card) -> dict[str, object]:
 def _show_comparison(found: Comparison, page: Path, problems: Sequence[Problem]) -> None:
     from sapiens_batch.preview.measure import MEASURES
 
-    console = Console(highlight=False)
-    console.print(
-        f"{found.num_samples} samples in both, {found.num_only_first} only in {found.first}, "
-        f"{found.num_only_second} only in {found.second}",
+    out = console()
+    out.print(
+        f"{found.num_samples} samples in both, "
+        f"{found.num_only_first} only in {shown(found.first)}, "
+        f"{found.num_only_second} only in {shown(found.second)}",
         soft_wrap=True,
     )
     table = Table("measure", "samples", "mean", "median", "95 %", "worst", box=None)
@@ -186,13 +183,13 @@ def _show_comparison(found: Comparison, page: Path, problems: Sequence[Problem])
         numbers = (spread.mean, spread.median, spread.p95, spread.extreme)
         title = f"{MEASURES[name].title} {MEASURES[name].unit}".strip()
         table.add_row(title, f"{spread.num_samples}", *(f"{number:.4g}" for number in numbers))
-    console.print(table)
-    _show_problems(console, problems)
-    console.print(f"The samples that differ most are on {page}", soft_wrap=True)
+    out.print(table)
+    _show_problems(problems)
+    out.print(f"The samples that differ most are on {shown(page)}", soft_wrap=True)
 
 
 def _show_report(made: Report, files: Sequence[Path]) -> None:
-    console = Console(highlight=False)
+    out = console()
     counts = made.counts
     table = Table(show_header=False, box=None, padding=(0, 2))
     table.add_row("shards", f"{made.committed_shards} of {made.planned_shards} committed")
@@ -202,12 +199,13 @@ def _show_report(made: Report, files: Sequence[Path]) -> None:
         table.add_row(f"mean score, {group.replace('_', ' ')}", f"{one.mean:.2f}")
     deviating = {shard.shard for one in made.drift for shard in one.outliers}
     table.add_row("deviating shards", f"{len(deviating)}")
-    console.print(table)
+    out.print(table)
     if made.demo:
-        console.print("[yellow]demo weights: these labels are random and mean nothing[/]")
-    console.print(f"The report is in {', '.join(map(str, files))}", soft_wrap=True)
+        out.print("[yellow]demo weights: these labels are random and mean nothing[/]")
+    out.print(f"The report is in {shown(', '.join(map(str, files)))}", soft_wrap=True)
 
 
-def _show_problems(console: Console, problems: Sequence[Problem]) -> None:
+def _show_problems(problems: Sequence[Problem]) -> None:
+    out = console()
     for problem in problems:
-        console.print(f"[yellow]no photos: {escape(problem.message)}[/]", soft_wrap=True)
+        out.print(f"[yellow]no photos: {shown(problem.message)}[/]", soft_wrap=True)

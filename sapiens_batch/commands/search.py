@@ -5,24 +5,20 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
-from rich.console import Console
-from rich.markup import escape
 from rich.table import Table
 
-from sapiens_batch.commands.jobs import AsJson, JobAddress, JobArgument, Overrides
+from sapiens_batch.commands.address import JobAddress, JobArgument, Overrides
+from sapiens_batch.commands.console import AsJson, console, print_json, shown
 from sapiens_batch.errors import InputError
 from sapiens_batch.storage import open_store
 
 if TYPE_CHECKING:
     import pyarrow as pa
 
-    from sapiens_batch.labelset import LabelSet
-    from sapiens_batch.protocol.manifest import Manifest
-    from sapiens_batch.records import Array
-    from sapiens_batch.search import SearchIndex, Segment
+    from sapiens_batch.search import Segment
     from sapiens_batch.storage import Store
 
 app = typer.Typer(help="Find samples that look alike, by their embeddings.", no_args_is_help=True)
@@ -55,17 +51,17 @@ def build(
     if as_json:
         values = {"uri": store.uri, "rows": view.num_rows, "new_rows": num_new}
         values |= {"recall": view.recall, "segments": len(view.segments), "elapsed_s": elapsed_s}
-        print(json.dumps(values))
+        print_json(values)
         return
-    console = Console(highlight=False)
-    console.print(f"[bold]{view.num_rows}[/] vectors of {view.dimension} in {store.uri}")
+    out = console()
+    out.print(f"[bold]{view.num_rows}[/] vectors of {view.dimension} in {shown(store.uri)}")
     for segment in new:
         how = "exact"
         if segment.kind == "approximate":
             how = f"recall@10 {segment.recall:.3f}, {segment.probes} of {segment.num_cells} cells"
-        console.print(f"  new: {segment.num_rows} vectors of {len(segment.shards)} shards, {how}")
+        out.print(f"  new: {segment.num_rows} vectors of {len(segment.shards)} shards, {how}")
     rate = f" ({num_new / elapsed_s:.0f} vectors/s)" if num_new else ""
-    console.print(f"{num_new} new vectors in {elapsed_s:.1f} s{rate}" if new else "up to date")
+    out.print(f"{num_new} new vectors in {elapsed_s:.1f} s{rate}" if new else "up to date")
 
 
 @app.command()
@@ -87,7 +83,7 @@ def query(
 ) -> None:
     """Find the samples that are most like a sample, an image or a vector."""
     from sapiens_batch.labelset import LabelSet
-    from sapiens_batch.search import SearchIndex
+    from sapiens_batch.search import SearchIndex, vector_of_file, vector_of_image
     from sapiens_batch.search.build import opened_view
 
     if sum(one is not None for one in (key, image, vector)) != 1:
@@ -97,40 +93,26 @@ def query(
     labels = LabelSet(manifest)
     store = index_folder(address, index)
     found = SearchIndex(store, opened_view(labels, store))
-    result = _search(found, labels, num, key=key, image=image, vector=vector)
+    if key is not None:
+        result = found.search_like(labels.sample(key), num)
+    elif vector is not None:
+        result = found.search(vector_of_file(vector), num)
+    else:
+        query_vector = vector_of_image(labels.job, str(image), column=found.view.column)
+        result = found.search(query_vector, num)
     if keys is not None:
         _write_keys(result, keys)
     if html is not None:
-        title = f"like {key or image or vector}"
-        _write_sheet(manifest, labels, result, html, title, address.source_options)
+        from sapiens_batch.search.sheet import write_sheet
+
+        title, options = f"like {key or image or vector}", address.source_options
+        write_sheet(manifest, labels, result, html, title=title, source_options=options)
     _show(result, as_json)
 
 
 def index_folder(address: JobAddress, uri: str | None) -> Store:
     """The folder of an index: given, or `index` in the job directory."""
     return address.folder("index") if uri is None else open_store(uri, address.storage_options)
-
-
-def _search(
-    index: SearchIndex,
-    labels: LabelSet,
-    num: int,
-    *,
-    key: str | None,
-    image: str | None,
-    vector: str | None,
-) -> pa.Table:
-    from sapiens_batch.search import vector_of_file, vector_of_image
-
-    column = index.view.column
-    if key is not None:
-        return index.search_like(labels.sample(key), num)
-    vectors: Array
-    if vector is not None:
-        vectors = vector_of_file(vector)
-    else:
-        vectors = vector_of_image(labels.job, str(image), column=column)
-    return index.search(vectors, num)
 
 
 def _write_keys(result: pa.Table, path: Path) -> None:
@@ -144,27 +126,14 @@ def _write_keys(result: pa.Table, path: Path) -> None:
         raise InputError(f"--keys {path}: give a name that ends with .parquet or .json")
 
 
-def _write_sheet(
-    manifest: Manifest,
-    labels: LabelSet,
-    result: pa.Table,
-    path: Path,
-    title: str,
-    source_options: Any,
-) -> None:
-    from sapiens_batch.search.sheet import write_sheet
-
-    write_sheet(manifest, labels, result, path, title=title, source_options=source_options)
-
-
 def _show(result: pa.Table, as_json: bool) -> None:
     rows = result.to_pylist()
     if as_json:
-        print(json.dumps(rows, ensure_ascii=False))
+        print_json(rows)
         return
     table = Table("rank", "similarity", "key", "shard", "index", box=None)
     for row in rows:
         similarity = f"{row['similarity']:.4f}"
         shard, index = row["shard_id"][:12], str(row["index"])
-        table.add_row(str(row["rank"] + 1), similarity, escape(row["key"]), shard, index)
-    Console(highlight=False).print(table)
+        table.add_row(str(row["rank"] + 1), similarity, shown(row["key"]), shard, index)
+    console().print(table)

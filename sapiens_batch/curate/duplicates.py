@@ -24,9 +24,7 @@ _QUERY_ROWS: Final = 4096
 def links(index: SearchIndex, similarity: float) -> Array:
     """(L, 2) int64: pairs of rows of the index that are at least so similar.
 
-    Args:
-        index: The index; where it is approximate, its recall is that of the links.
-        similarity: Cosine similarity.
+    Where the index is approximate, its recall is that of the links.
     """
     found = [np.empty((0, 2), np.int64)]
     for start, segment in index.vectors():
@@ -41,12 +39,7 @@ def links(index: SearchIndex, similarity: float) -> Array:
 
 
 def components(num_rows: int, pairs: Array) -> Array:
-    """(num_rows,) the smallest row that each row is connected with, by pairs of rows.
-
-    Args:
-        num_rows: Number of rows.
-        pairs: (L, 2) rows that are linked.
-    """
+    """(num_rows,) the smallest row that each row is connected with, by (L, 2) pairs of rows."""
     label = np.arange(num_rows)
     first, second = pairs[:, 0], pairs[:, 1]
     while True:

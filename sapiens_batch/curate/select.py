@@ -34,11 +34,8 @@ from sapiens_batch.storage.arrow import read_error
 def select(labels: LabelSet, recipe: Recipe, index_store: Store | None = None) -> Selection:
     """Choose samples of a job.
 
-    Args:
-        labels: The job.
-        recipe: How to choose.
-        index_store: Folder of the search index, brought up to date where the recipe needs
-            embeddings; None builds one in memory.
+    The search index in `index_store` is brought up to date where the recipe needs embeddings; None
+    builds one in memory.
 
     Raises:
         SpecError: The condition is no SQL or names what the job does not have.

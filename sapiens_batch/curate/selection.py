@@ -16,8 +16,9 @@ from typing import Any, Final
 import numpy as np
 import pyarrow as pa
 
-from sapiens_batch.errors import InputError
+from sapiens_batch.errors import InputError, ProtocolError
 from sapiens_batch.sinks import parquet
+from sapiens_batch.sources.selection import uid_pair
 from sapiens_batch.storage import open_store
 from sapiens_batch.storage.addresses import absolute_uri, parent_uri
 from sapiens_batch.storage.reading import read_input
@@ -56,9 +57,13 @@ class Selection:
             InputError: A key is no 128-bit number in hex.
         """
         keys = [str(key) for key in self.table["key"].to_pylist()]
-        pairs = np.empty(len(keys), np.dtype("u8,u8"))
-        for row, key in enumerate(keys):
-            pairs[row] = _uid_pair(key)
+        found = [uid_pair(key) for key in keys]
+        if None in found:
+            raise InputError(
+                f"key {keys[found.index(None)]!r} is no uid of 32 hex digits: write this selection "
+                "as .parquet"
+            )
+        pairs = np.array(found, np.dtype("u8,u8"))
         buffer = io.BytesIO()
         np.save(buffer, np.sort(pairs))
         return buffer.getvalue()
@@ -90,23 +95,14 @@ def read_selection(uri: str, storage_options: Mapping[str, Any] | None = None) -
     """The inverse of `save_selection` for Parquet files.
 
     Raises:
-        InputError: The file is missing, or no selection file.
-        ProtocolError: It is damaged.
+        InputError: The file is missing, damaged, or no selection file.
     """
-    table = parquet.decode(read_input(absolute_uri(uri), storage_options or {}))
+    data = read_input(absolute_uri(uri), storage_options or {})
+    try:
+        table = parquet.decode(data)
+    except ProtocolError as error:
+        raise InputError(f"{uri} is no readable selection file: {error.__cause__}") from error
     footer = (table.schema.metadata or {}).get(FOOTER)
     if footer is None:
         raise InputError(f"{uri} is no selection file: its footer has no {FOOTER.decode()}")
     return Selection(table.replace_schema_metadata(None), json.loads(footer))
-
-
-def _uid_pair(key: str) -> tuple[int, int]:
-    try:
-        number = int(key, 16) if len(key) == 32 else None
-    except ValueError:
-        number = None
-    if number is None:
-        raise InputError(
-            f"key {key!r} is no uid of 32 hex digits: write this selection as .parquet"
-        )
-    return number >> 64, number & (1 << 64) - 1

@@ -17,20 +17,13 @@ import pyarrow.dataset as ds
 from sapiens_batch.errors import DependencyError, SpecError
 from sapiens_batch.labelset import LabelSet
 from sapiens_batch.records import Level
-
-BODY_KEYPOINTS: Final = (
-    "nose", "left_eye", "right_eye", "left_ear", "right_ear", "left_shoulder", "right_shoulder",
-    "left_elbow", "right_elbow", "left_wrist", "right_wrist", "left_hip", "right_hip", "left_knee",
-    "right_knee", "left_ankle", "right_ankle",
-)  # fmt: skip
-"""The 17 keypoints of COCO, by the names they have in every vocabulary."""
+from sapiens_batch.sheets.groups import BODY17
 
 
 class Derived(NamedTuple):
     """A column that `samples` has beside those of `images`.
 
     Attributes:
-        name: Its name.
         meaning: One sentence for people.
         needs: The labels that it is made of, for people.
         sql: Expression over `i`, the row of `images`, and `p`, aggregates of its persons; None
@@ -48,9 +41,7 @@ class Derived(NamedTuple):
 def connect(labels: LabelSet, text: str) -> Any:
     """A DuckDB connection with `images`, `persons` and `samples` of a job.
 
-    Args:
-        labels: The job.
-        text: The SQL that will be run; derived columns that it names are made.
+    Derived columns are made where the SQL that will be run, `text`, names them.
 
     Raises:
         DependencyError: duckdb is not installed.
@@ -114,9 +105,8 @@ def _tasks(labels: LabelSet) -> str:
 
 
 def _foreground_share(labels: LabelSet) -> str | None:
-    if not _has_classes(labels):
-        return None
-    return "1 - i.seg_class_pixels[1] / list_sum(i.seg_class_pixels)"
+    share = "1 - i.seg_class_pixels[1] / list_sum(i.seg_class_pixels)"
+    return share if _has_classes(labels) else None
 
 
 def _class_share(labels: LabelSet) -> str | None:
@@ -138,12 +128,8 @@ def _scores(labels: LabelSet) -> str | None:
     """DuckDB list of the body's scores of one person, or None where there are no keypoints."""
     schema = labels.schemas.get("pose")
     names = (schema.metadata.get("keypoints") or []) if schema else []
-    places = [str(names.index(one) + 1) for one in BODY_KEYPOINTS if one in names]
+    places = [str(names.index(one) + 1) for one in BODY17 if one in names]
     return f"list_avg(list_select(keypoint_scores, [{', '.join(places)}]))" if places else None
-
-
-def _from_persons(name: str) -> Callable[[LabelSet], str | None]:
-    return lambda labels: None if _scores(labels) is None else f"p.{name}"
 
 
 _OF_CLASSES: Final = "`seg` of whole images (without `region: person`) with named classes"
@@ -166,14 +152,14 @@ DERIVED: Final = (
         "body_score",
         "mean score of the 17 body keypoints, over the persons of the sample",
         _OF_KEYPOINTS,
-        _from_persons("body_score"),
+        lambda labels: _scores(labels) and "p.body_score",
         lambda labels: f"avg({_scores(labels)})",
     ),
     Derived(
         "worst_body_score",
         "least of the persons' mean scores of the 17 body keypoints",
         _OF_KEYPOINTS,
-        _from_persons("worst_body_score"),
+        lambda labels: _scores(labels) and "p.worst_body_score",
         lambda labels: f"min({_scores(labels)})",
     ),
     Derived(

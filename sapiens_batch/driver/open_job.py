@@ -6,13 +6,12 @@ before Ray is started. Imports no ray, so `plan` and refusals are quick.
 
 from __future__ import annotations
 
-import platform
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, replace
-from importlib.metadata import version
 from itertools import islice
 from typing import TYPE_CHECKING, Any
 
+from sapiens_batch.driver.journal import package_versions
 from sapiens_batch.errors import DriftError, SpecError, StorageError
 from sapiens_batch.persons.detector import detector_digest, with_absolute_model
 from sapiens_batch.protocol import keys
@@ -218,10 +217,7 @@ def _document(job: ResolvedJob, spec_digest: str, capabilities: dict[str, object
         licences={
             task.checkpoint.id: _licence_note(task.checkpoint) for task in job.tasks.values()
         },
-        versions={
-            "python": platform.python_version(),
-            **{name: version(name) for name in ("sapiens-batch", "torch", "ray", "zarr")},
-        },
+        versions=package_versions(),
     )
 
 

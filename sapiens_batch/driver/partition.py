@@ -26,15 +26,18 @@ class Partition:
 
     @classmethod
     def parse(cls, text: str) -> Partition:
-        """Read `i/n`.
+        """Read `I/N`.
 
         Raises:
             SpecError: It is not of this form, or there is no such part.
         """
         match = re.fullmatch(r"(\d+)/(\d+)", text.strip())
         if match is None or not 1 <= int(match[1]) <= int(match[2]):
-            raise SpecError(f"--partition {text}: expected i/n with i from 1 to n, such as 1/4")
+            raise SpecError(f"--partition {text}: expected I/N with I from 1 to N, such as 1/4")
         return cls(int(match[1]), int(match[2]))
+
+    def __str__(self) -> str:
+        return f"{self.number}/{self.count}"
 
     def owns(self, shard_id: str) -> bool:
         """Whether a shard belongs to this part; ids are digests, so parts are of equal size."""

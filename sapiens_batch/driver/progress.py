@@ -17,6 +17,7 @@ from rich.progress_bar import ProgressBar
 from rich.table import Table
 from rich.text import Text
 
+from sapiens_batch.printable import printable
 from sapiens_batch.protocol.documents import Counts
 from sapiens_batch.protocol.receipt import Receipt
 
@@ -36,6 +37,7 @@ class Progress:
         counts: Samples by status, and persons.
         new_samples: Samples labeled by this run, for the rate.
         failures: Chunk attempts that failed in this run.
+        stages_s: Seconds that workers of this run took, by stage.
     """
 
     num_shards: int
@@ -46,6 +48,7 @@ class Progress:
     counts: Counts = field(default_factory=Counts)
     new_samples: int = 0
     failures: int = 0
+    stages_s: dict[str, float] = field(default_factory=dict)
     started_s: float = field(default_factory=time.monotonic)
     first_done_s: float | None = None
 
@@ -60,6 +63,8 @@ class Progress:
         if counted:
             self.counts = self.counts + receipt.counts
         self.new_samples += num_labeled
+        for stage, seconds in receipt.timings_s.items():
+            self.stages_s[stage] = self.stages_s.get(stage, 0.0) + seconds
         if self.first_done_s is None:
             self.first_done_s = time.monotonic()
 
@@ -124,6 +129,7 @@ class Progress:
             "samples_per_s": round(self.rate, 3),
             "left_s": None if self.left_s is None else round(self.left_s, 1),
             "failures": self.failures,
+            "stages_s": {name: round(seconds, 1) for name, seconds in self.stages_s.items()},
         }
 
 
@@ -179,7 +185,7 @@ class TerminalReporter:
 
     def message(self, text: str) -> None:
         """Print above the bar."""
-        self._console.print(text, highlight=False)
+        self._console.print(printable(text, lines=True), highlight=False, markup=False)
 
     def update(self, progress: Progress) -> None:
         """Redraw."""
@@ -204,7 +210,7 @@ class LogReporter:
 
     def message(self, text: str) -> None:
         """Print a line."""
-        print(text, file=self._stream, flush=True)
+        print(printable(text, lines=True), file=self._stream, flush=True)
 
     def update(self, progress: Progress) -> None:
         """Print the totals, not too often."""

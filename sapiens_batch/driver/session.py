@@ -12,13 +12,12 @@ import socket
 import sys
 import threading
 import warnings
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from types import FrameType
 from typing import Any
 
-from sapiens_batch.driver.sizing import MIN_LOCAL_CPUS, Cluster
 from sapiens_batch.errors import SpecError
 from sapiens_batch.failpoints import forwarded_environment
 from sapiens_batch.spec.job import RuntimeSpec
@@ -44,8 +43,8 @@ class StopRequested(BaseException):
 
 
 @contextmanager
-def ray_session(runtime: RuntimeSpec) -> Iterator[Cluster]:
-    """Join or start a cluster, and leave it; yields what it has.
+def ray_session(runtime: RuntimeSpec) -> Iterator[None]:
+    """Join or start a cluster, and leave it.
 
     A local Ray is started unless this process is connected already, or the job file or RAY_ADDRESS
     names a cluster.
@@ -58,7 +57,7 @@ def ray_session(runtime: RuntimeSpec) -> Iterator[Cluster]:
     import ray
 
     if ray.is_initialized():
-        yield _cluster(ray.cluster_resources())
+        yield
         return
     address = runtime.ray_address or os.environ.get("RAY_ADDRESS")
     options: dict[str, Any] = {"address": address} if address else _local_options()
@@ -76,10 +75,10 @@ def ray_session(runtime: RuntimeSpec) -> Iterator[Cluster]:
         except ConnectionError as error:
             raise _no_cluster(address or "local", error) from error
     # Each process that dies is reported on stdout, in the midst of ours and of --json, whatever
-    # log_to_driver says. A chunk that keeps ending its worker is reported by the ledger.
+    # log_to_driver says. A chunk that keeps ending its worker is counted.
     ray._private.worker._worker_logs_enabled = False
     try:
-        yield _cluster(ray.cluster_resources())
+        yield
     finally:
         ray.shutdown()
 
@@ -101,10 +100,6 @@ def _no_cluster(address: str, error: OSError) -> SpecError:
         f"`ray status --address {address}` shows whether it runs. Without an address a local Ray "
         "is started"
     )
-
-
-def _cluster(resources: Mapping[str, float]) -> Cluster:
-    return Cluster(resources.get("CPU", 1.0), resources.get("GPU", 0.0))
 
 
 @contextmanager
@@ -136,7 +131,7 @@ def _silent_stderr() -> Iterator[None]:
 def _local_options() -> dict[str, Any]:
     return {
         "address": "local",
-        "num_cpus": max(MIN_LOCAL_CPUS, os.cpu_count() or 1),
+        "num_cpus": os.cpu_count() or 1,
         "include_dashboard": False,
     }
 

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Any
 
 from sapiens_batch.errors import SpecError
@@ -24,27 +23,24 @@ from sapiens_batch.export.webdataset import WebDatasetExporter
 
 __all__ = ["EXPORTERS", "ExportRequest", "ExportSummary", "export_labels"]
 
-EXPORTERS: Mapping[str, type[Exporter[Any]]] = MappingProxyType(
-    {
-        "coco": CocoExporter,
-        "fiftyone": FiftyOneExporter,
-        "huggingface": HuggingFaceExporter,
-        "webdataset": WebDatasetExporter,
-        "clip-retrieval": ClipRetrievalExporter,
-        "datacomp": DataCompExporter,
-        "png": PngExporter,
-        "ply": PlyExporter,
-        "croissant": CroissantExporter,
-    }
-)
+EXPORTERS: Mapping[str, type[Exporter[Any]]] = {
+    one.name: one
+    for one in (
+        CocoExporter,
+        FiftyOneExporter,
+        HuggingFaceExporter,
+        WebDatasetExporter,
+        ClipRetrievalExporter,
+        DataCompExporter,
+        PngExporter,
+        PlyExporter,
+        CroissantExporter,
+    )
+}
 
 
 def export_labels(format_name: str, request: ExportRequest) -> ExportSummary:
     """Export a job, or continue an export that was interrupted.
-
-    Args:
-        format_name: A key of `EXPORTERS`.
-        request: What to export, and where to.
 
     Raises:
         SpecError: The format or an option is unknown.

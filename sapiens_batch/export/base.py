@@ -10,12 +10,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Generic, Literal, NamedTuple, Protocol, TypeVar
+from typing import Any, ClassVar, Generic, Literal, NamedTuple, TypeVar
 
 from pydantic import BaseModel, ConfigDict
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.export.documents import ShardReceipt
+from sapiens_batch.export.documents import Finished
 from sapiens_batch.export.pictures import Picture
 from sapiens_batch.labelset import LabelSet, SampleLabels
 from sapiens_batch.records import LabelSchema, TaskName
@@ -34,7 +34,6 @@ class Made(NamedTuple):
     """One object of an export.
 
     Attributes:
-        key: Its name in the output.
         data: Its bytes, valid until the next object is asked for.
         rows: Records in it, for counts; 0 where that means nothing.
     """
@@ -49,7 +48,6 @@ class Labeled:
     """One sample to export.
 
     Attributes:
-        labels: Its labels.
         name: Safe object name, unique in its shard.
         number: Position among all samples of the export's shards, chosen or not, from 0.
         picture: The encoded photo, where the exporter uses pictures and they are asked for.
@@ -74,47 +72,22 @@ class Labeled:
 
 @dataclass(frozen=True, slots=True)
 class ShardToExport:
-    """The chosen samples of one shard.
-
-    Attributes:
-        number: Position of the shard in the export.
-        samples: Streamed in order of their index; to be read once.
-    """
+    """The chosen samples of one shard, by index and to be read once; its position in the export."""
 
     number: int
     samples: Iterable[Labeled]
 
 
-class Finished(Protocol):
-    """All shards of an export, done."""
-
-    @property
-    def num_shards(self) -> int:
-        """Number of shards."""
-        ...
-
-    def receipts(self) -> Iterator[ShardReceipt]:
-        """Their receipts in order."""
-        ...
-
-    def pieces(self, name: str) -> Iterator[Iterator[bytes]]:
-        """The piece of every shard that has one, in order, each in blocks."""
-        ...
-
-
 class Exporter(ABC, Generic[Options]):
     """One format.
+
+    `origin` is what `provenance` says about the job.
 
     Attributes:
         name: What it is called on the command line.
         options_type: Its options.
         pictures: Whether it needs the photos, can use them, or has no place for them.
         needs: Tasks, one of which the job must have; empty for none.
-
-    Args:
-        labels: The job's labels.
-        options: The options.
-        origin: What `provenance` says about the job.
 
     Raises:
         InputError: The job has none of the labels that the format is for.
@@ -136,6 +109,10 @@ class Exporter(ABC, Generic[Options]):
                 f"{', '.join(labels.schemas) or 'nothing'}; {self.name} takes "
                 f"{' or '.join(self.needs)}"
             )
+        self.prepare()
+
+    def prepare(self) -> None:
+        """Decide what labels and options decide for all shards."""
 
     @property
     def schemas(self) -> Mapping[str, LabelSchema]:

@@ -7,7 +7,6 @@ its files, and any list of keys or uids that a source accepts, are read here.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,14 +31,6 @@ _LABELED = ds.field("status") != str(Status.QUARANTINED)
 
 class SelectionFile:
     """A list of samples in a Parquet or .npy file.
-
-    Args:
-        uri: Its address.
-        storage_options: Passed to fsspec.
-
-    Attributes:
-        uri: Where the file lies.
-        sha256: Digest of the file.
 
     Raises:
         InputError: It is no selection.
@@ -78,12 +69,7 @@ class SelectionFile:
 
 @dataclass(frozen=True, slots=True)
 class Choice:
-    """What to export.
-
-    Attributes:
-        where: Filter on rows of `images`, or None.
-        selection: A selection file, or None.
-    """
+    """What to export: rows of `images` that pass a filter and are in a selection."""
 
     where: Filter | None = None
     selection: SelectionFile | None = None
@@ -94,17 +80,15 @@ class Choice:
         Raises:
             InputError: The filter does not fit the table.
         """
-        wanted = (ds.field("shard_id") == shard_id) & _LABELED
-        expression = as_expression(self.where, labels.images.schema)
-        if expression is not None:
-            wanted &= expression
-        names = labels.images.schema.names
-        columns: list[str] = [name for name in ("index", "key", "uid") if name in names]
-        table = labels.images.to_table(columns=columns, filter=wanted)
+        schema = labels.images.schema
+        expression = as_expression(self.where, schema)
+        wanted = _LABELED if expression is None else _LABELED & expression
+        columns: list[str] = [name for name in ("index", "key", "uid") if name in schema.names]
+        table = labels.shard_rows(shard_id, wanted=wanted, columns=columns)
         indices: Array = table["index"].to_numpy()
         if self.selection is not None and len(indices):
             indices = indices[self.selection.takes(shard_id, table)]
-        return np.sort(indices)
+        return indices
 
 
 def _places(store: Store, name: str) -> ds.Dataset | None:
@@ -117,15 +101,10 @@ def _places(store: Store, name: str) -> ds.Dataset | None:
 
 
 def _digest(store: Store, name: str) -> str:
-    digest = hashlib.sha256()
-    for block in _blocks(store, name):
-        digest.update(block)
-    return digest.hexdigest()
-
-
-def _blocks(store: Store, name: str) -> Iterator[bytes]:
     size = store.size(name)
     if size is None:
         raise InputError(f"there is no selection file {store.uri}/{name}")
+    digest = hashlib.sha256()
     for start in range(0, size, _BLOCK_BYTES):
-        yield store.read_range(name, start, min(size, start + _BLOCK_BYTES))
+        digest.update(store.read_range(name, start, min(size, start + _BLOCK_BYTES)))
+    return digest.hexdigest()

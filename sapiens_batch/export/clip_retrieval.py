@@ -6,20 +6,17 @@ persons come with the person's number. Building an index is left to them and to 
 
 from __future__ import annotations
 
-import io
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import Field
 
 from sapiens_batch.export.base import Exporter, ExportOptions, Labeled, Made, ShardToExport
-from sapiens_batch.labelset import LabelSet
+from sapiens_batch.export.maps import encode_npy
 from sapiens_batch.records import Array, Level
-
-_ROWS = 4096
+from sapiens_batch.sinks import parquet
 
 
 class ClipRetrievalOptions(ExportOptions):
@@ -37,13 +34,11 @@ class ClipRetrievalExporter(Exporter[ClipRetrievalOptions]):
     options_type = ClipRetrievalOptions
     needs = ("embedding",)
 
-    def __init__(
-        self, labels: LabelSet, options: ClipRetrievalOptions, origin: Mapping[str, Any]
-    ) -> None:
-        super().__init__(labels, options, origin)
-        self._of_persons = labels.schemas["embedding"].level is Level.PERSON
+    def prepare(self) -> None:
+        """Decide whose embeddings there are, and how files are numbered."""
+        self._of_persons = self.schemas["embedding"].level is Level.PERSON
         # clip-retrieval pairs files by name and sorts names: all must have the same length
-        self._digits = max(4, len(str(max(0, len(labels.commits) - 1))))
+        self._digits = max(4, len(str(max(0, len(self.labels.commits) - 1))))
 
     def shard(self, shard: ShardToExport) -> Iterator[Made]:
         """Vectors and rows of a shard; nothing where it has no vector."""
@@ -58,9 +53,9 @@ class ClipRetrievalExporter(Exporter[ClipRetrievalOptions]):
         if not rows:
             return
         number = f"{shard.number:0{self._digits}d}"
-        yield Made(f"img_emb/img_emb_{number}.npy", _npy(np.stack(vectors)), len(rows))
+        yield Made(f"img_emb/img_emb_{number}.npy", encode_npy(np.stack(vectors)), len(rows))
         table = pa.Table.from_pylist(rows, schema=self._schema())
-        yield Made(f"metadata/metadata_{number}.parquet", _parquet(table), len(rows))
+        yield Made(f"metadata/metadata_{number}.parquet", parquet.encode(table), len(rows))
 
     def _schema(self) -> pa.Schema:
         text = ("image_path", "key", "shard_id", *self.labels.job.extra_columns)
@@ -73,15 +68,3 @@ class ClipRetrievalExporter(Exporter[ClipRetrievalOptions]):
     def _row(self, sample: Labeled) -> dict[str, Any]:
         extra = {name: sample.labels.row[name] for name in self.labels.job.extra_columns}
         return {**extra, "image_path": sample.labels.row["key"], **sample.identity}
-
-
-def _npy(values: Array) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, values)
-    return buffer.getvalue()
-
-
-def _parquet(table: pa.Table) -> bytes:
-    buffer = io.BytesIO()
-    pq.write_table(table, buffer, compression="zstd", row_group_size=_ROWS)
-    return buffer.getvalue()

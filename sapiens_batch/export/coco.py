@@ -15,27 +15,17 @@ import numpy as np
 from pydantic import Field
 
 from sapiens_batch.export import documents
-from sapiens_batch.export.base import (
-    Exporter,
-    ExportOptions,
-    Finished,
-    Labeled,
-    Made,
-    ShardToExport,
-)
-from sapiens_batch.export.coco_masks import InstanceMasks, Panoptic, PanopticMasks
+from sapiens_batch.export.base import Exporter, ExportOptions, Labeled, Made, ShardToExport
+from sapiens_batch.export.coco_masks import InstanceMasks, PanopticMasks
 from sapiens_batch.export.keypoints import Subset, is_visible, keypoint_set, rounded
 from sapiens_batch.export.maps import class_mask
 from sapiens_batch.export.provenance import summary
-from sapiens_batch.export.spool import Spool
-from sapiens_batch.labelset import LabelSet
+from sapiens_batch.export.spool import JsonSpool, Spool, write_pieces
 from sapiens_batch.records import Array
 
 PERSON_CATEGORY: Final = 1
 PERSONS_PER_IMAGE: Final = 100_000
 """Annotation ids are image id times this, plus the person, plus 1: unique without counting."""
-
-_SEPARATOR = b",\n"
 
 
 class CocoOptions(ExportOptions):
@@ -57,13 +47,12 @@ class CocoExporter(Exporter[CocoOptions]):
     pictures = "optional"
     needs = ("pose", "seg")
 
-    def __init__(self, labels: LabelSet, options: CocoOptions, origin: Mapping[str, Any]) -> None:
-        super().__init__(labels, options, origin)
+    def prepare(self) -> None:
+        """Decide which keypoints and masks there are."""
         pose, seg = self.schemas.get("pose"), self.schemas.get("seg")
-        self._points = keypoint_set(pose, options.keypoints) if pose else None
-        use_masks = seg is not None and options.masks
-        self._instances = InstanceMasks(seg) if seg is not None and use_masks else None
-        self._panoptic = PanopticMasks(seg) if seg is not None and use_masks else None
+        self._points = keypoint_set(pose, self.options.keypoints) if pose else None
+        self._instances = InstanceMasks(seg) if seg and self.options.masks else None
+        self._panoptic = PanopticMasks(seg) if seg and self.options.masks else None
 
     @property
     def _lists(self) -> tuple[str, ...]:
@@ -78,7 +67,7 @@ class CocoExporter(Exporter[CocoOptions]):
     def shard(self, shard: ShardToExport) -> Iterator[Made]:
         """Panoptic PNGs and photos of a shard, then its pieces."""
         with ExitStack() as stack:
-            pieces = {name: _Piece(stack.enter_context(Spool())) for name in self._lists}
+            pieces = {name: stack.enter_context(JsonSpool()) for name in self._lists}
             for sample in shard.samples:
                 file_name = self._file_name(shard, sample)
                 pieces["images"].add(_image_record(sample, file_name))
@@ -87,13 +76,16 @@ class CocoExporter(Exporter[CocoOptions]):
                 mask = class_mask(sample.labels) if self._instances is not None else None
                 self._add_persons(pieces, sample, mask)
                 if self._panoptic is not None and mask is not None:
-                    yield self._add_panoptic(pieces, shard, sample, self._panoptic.of(mask))
+                    png, segments = self._panoptic.of(mask)
+                    panoptic = _panoptic_record(shard, sample, segments)
+                    pieces["panoptic"].add(panoptic)
+                    yield Made(f"annotations/panoptic/{panoptic['file_name']}", png)
             for name, piece in pieces.items():
                 if piece.count:
-                    view = piece.spool.view()
-                    yield Made(documents.piece(shard.number, f"{name}.json"), view, piece.count)
+                    key = documents.piece(shard.number, f"{name}.json")
+                    yield Made(key, piece.view(), piece.count)
 
-    def finish(self, finished: Finished) -> Iterator[Made]:
+    def finish(self, finished: documents.Finished) -> Iterator[Made]:
         """The JSON files."""
         info = {"description": summary(self.origin), "sapiens_batch": dict(self.origin)}
         person: dict[str, Any] = {
@@ -123,7 +115,7 @@ class CocoExporter(Exporter[CocoOptions]):
         return f"{shard.number:06d}/{sample.name}.{sample.picture.suffix}"
 
     def _add_persons(
-        self, pieces: Mapping[str, _Piece], sample: Labeled, mask: Array | None
+        self, pieces: Mapping[str, JsonSpool], sample: Labeled, mask: Array | None
     ) -> None:
         for person in sample.labels.persons:
             record = _person_record(sample, person)
@@ -137,28 +129,13 @@ class CocoExporter(Exporter[CocoOptions]):
                 if found is not None:
                     pieces["instances"].add(record | found)
 
-    def _add_panoptic(
-        self, pieces: Mapping[str, _Piece], shard: ShardToExport, sample: Labeled, found: Panoptic
-    ) -> Made:
-        image_id = sample.number + 1
-        file_name = f"{shard.number:06d}/{image_id:012d}.png"
-        segments = {"image_id": image_id, "file_name": file_name, "segments_info": found.segments}
-        pieces["panoptic"].add(segments)
-        return Made(f"annotations/panoptic/{file_name}", found.png)
 
-
-class _Piece:
-    """JSON values of one list and shard, written as they come."""
-
-    def __init__(self, spool: Spool) -> None:
-        self.spool = spool
-        self.count = 0
-
-    def add(self, value: Mapping[str, Any]) -> None:
-        if self.count:
-            self.spool.write(_SEPARATOR)
-        self.spool.write(json.dumps(value, ensure_ascii=False, allow_nan=False).encode())
-        self.count += 1
+def _panoptic_record(
+    shard: ShardToExport, sample: Labeled, segments: list[dict[str, Any]]
+) -> dict[str, Any]:
+    image_id = sample.number + 1
+    file_name = f"{shard.number:06d}/{image_id:012d}.png"
+    return {"image_id": image_id, "file_name": file_name, "segments_info": segments}
 
 
 def _image_record(sample: Labeled, file_name: str) -> dict[str, Any]:
@@ -210,31 +187,26 @@ def _result(
 
 
 def _dataset(
-    finished: Finished, file: str, name: str, info: Mapping[str, Any], categories: list[Any]
+    finished: documents.Finished,
+    file: str,
+    name: str,
+    info: Mapping[str, Any],
+    categories: list[Any],
 ) -> Iterator[Made]:
     head = {"info": info, "licenses": [], "categories": categories}
     with Spool() as spool:
         spool.write(json.dumps(head, ensure_ascii=False).encode().removesuffix(b"}"))
         spool.write(b',\n"images": [\n')
-        _join(finished, "images", spool)
+        write_pieces(spool, finished.pieces("images.json"))
         spool.write(b'],\n"annotations": [\n')
-        _join(finished, name, spool)
+        write_pieces(spool, finished.pieces(f"{name}.json"))
         spool.write(b"]}\n")
         yield Made(f"annotations/{file}.json", spool.view())
 
 
-def _results(finished: Finished) -> Iterator[Made]:
+def _results(finished: documents.Finished) -> Iterator[Made]:
     with Spool() as spool:
         spool.write(b"[\n")
-        _join(finished, "results", spool)
+        write_pieces(spool, finished.pieces("results.json"))
         spool.write(b"]\n")
         yield Made("results/person_keypoints.json", spool.view())
-
-
-def _join(finished: Finished, name: str, spool: Spool) -> None:
-    """Write the values of all shards' pieces, separated."""
-    for number, piece in enumerate(finished.pieces(f"{name}.json")):
-        if number:
-            spool.write(_SEPARATOR)
-        for block in piece:
-            spool.write(block)

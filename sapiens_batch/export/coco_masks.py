@@ -7,7 +7,6 @@ the foreground of the person's own mask.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -15,17 +14,12 @@ import numpy as np
 from sapiens_batch.export.maps import encode_png, inside_box, is_foreground
 from sapiens_batch.labelset import SampleLabels
 from sapiens_batch.labelset.masks import bounding_box, encode_rle
-from sapiens_batch.labelset.overlay import background_class
-from sapiens_batch.labelset.sample import Row
+from sapiens_batch.labelset.sample import Row, background_class
 from sapiens_batch.records import NO_CLASS, Array, LabelSchema, Level
 
 
 class InstanceMasks:
-    """Instances of a job.
-
-    Args:
-        schema: Label schema of `seg`.
-    """
+    """Instances of a job, from its label schema of `seg`."""
 
     def __init__(self, schema: LabelSchema) -> None:
         self._schema = schema
@@ -41,10 +35,7 @@ class InstanceMasks:
     def annotation(self, labels: SampleLabels, person: Row, mask: Array) -> dict[str, Any] | None:
         """Segmentation, area and box of one person.
 
-        Args:
-            labels: The sample.
-            person: The person's row.
-            mask: (height, width) uint8 classes of the image, all persons together.
+        `mask` has the (height, width) uint8 classes of the image, all persons together.
 
         Returns:
             Fields of a COCO annotation, or None where the person has no foreground.
@@ -68,25 +59,8 @@ class InstanceMasks:
         }
 
 
-@dataclass(frozen=True, slots=True)
-class Panoptic:
-    """One image's parts.
-
-    Attributes:
-        png: (height, width, 3) PNG whose colours are segment ids: R + 256 G + 65,536 B.
-        segments: `segments_info` of COCO.
-    """
-
-    png: bytes
-    segments: list[dict[str, Any]]
-
-
 class PanopticMasks:
-    """Panoptic segments of a job: one a class, its id the class; background is 0, unlabeled.
-
-    Args:
-        schema: Label schema of `seg`.
-    """
+    """Panoptic segments of a job: one a class, its id the class; background is 0, unlabeled."""
 
     def __init__(self, schema: LabelSchema) -> None:
         self._schema = schema
@@ -104,11 +78,11 @@ class PanopticMasks:
             if n != self._background
         ]  # fmt: skip
 
-    def of(self, mask: Array) -> Panoptic:
-        """The parts of an image.
+    def of(self, mask: Array) -> tuple[bytes, list[dict[str, Any]]]:
+        """The parts of an image with (height, width) uint8 classes.
 
-        Args:
-            mask: (height, width) uint8 classes.
+        Returns:
+            A PNG whose colours are segment ids, R + 256 G + 65,536 B, and COCO's `segments_info`.
         """
         colours = np.zeros((*mask.shape, 3), np.uint8)
         segments = []
@@ -122,7 +96,7 @@ class PanopticMasks:
                 {"id": self._id(number), "category_id": self._id(number), "iscrowd": 0,
                  "area": int(part.sum()), "bbox": list(bounds or (0, 0, 0, 0))}
             )  # fmt: skip
-        return Panoptic(encode_png(colours), segments)
+        return encode_png(colours), segments
 
     def _id(self, number: int) -> int:
         return number if self._background == 0 else number + 1

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from itertools import islice
-from types import MappingProxyType
 from typing import Any, Final
 
 import numpy as np
@@ -17,39 +16,39 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pydantic import Field
 
-from sapiens_batch.export.base import (
-    Exporter,
-    ExportOptions,
-    Finished,
-    Labeled,
-    Made,
-    ShardToExport,
-)
-from sapiens_batch.export.croissant_context import CONTEXT
+from sapiens_batch.export.base import Exporter, ExportOptions, Labeled, Made, ShardToExport
+from sapiens_batch.export.documents import Finished
 from sapiens_batch.export.provenance import summary
-from sapiens_batch.export.records import image_values, label_columns, person_values
+from sapiens_batch.export.records import as_lists, columns, values
 from sapiens_batch.export.spool import Spool
-from sapiens_batch.labelset import LabelSet
 from sapiens_batch.records import ColumnField, Level
 from sapiens_batch.sinks.parquet import column_type
 
 _GROUP_ROWS: Final = 1024
 _PARQUET: Final = "application/x-parquet"
-_IDENTITY = (
-    ColumnField("key", "string", (), "", "the sample's own key, as the source has it"),
-    ColumnField("shard_id", "string", (), "", "input shard of the sample"),
-    ColumnField("index", "int64", (), "", "position of the sample in its shard, from 0"),
-)
-_IMAGE = (
-    ColumnField("status", "string", (), "", "ok, or empty where no person was found"),
-    ColumnField("height", "int32", (), "px", "rows of the source image after orientation"),
-    ColumnField("width", "int32", (), "px", "columns of the source image after orientation"),
-    ColumnField("content_sha256", "string", (), "", "digest of the encoded image, hex"),
-    ColumnField("num_persons", "int32", (), "", "rows of the sample in persons"),
-)
-_TYPES: Mapping[str, str] = MappingProxyType(
-    {"i": "sc:Integer", "u": "sc:Integer", "f": "sc:Float"}
-)
+_TYPES: Final = {"i": "sc:Integer", "u": "sc:Integer", "f": "sc:Float"}
+_CROISSANT = (
+    "annotation", "arrayShape", "citeAs", "column", "containedIn", "equivalentProperty", "extract",
+    "field", "fileObject", "fileProperty", "fileSet", "format", "includes", "isArray",
+    "isLiveDataset", "jsonPath", "key", "md5", "parentField", "path", "readLines", "recordSet",
+    "references", "regex", "repeated", "replace", "samplingRate", "sdVersion", "separator",
+    "source", "subField", "transform", "unArchive", "value",
+)  # fmt: skip
+_CONTEXT: Final[Mapping[str, Any]] = {
+    "@language": "en",
+    "@vocab": "https://schema.org/",
+    "sc": "https://schema.org/",
+    "cr": "http://mlcommons.org/croissant/",
+    "rai": "http://mlcommons.org/croissant/RAI/",
+    "dct": "http://purl.org/dc/terms/",
+    "prov": "http://www.w3.org/ns/prov#",
+    "conformsTo": "dct:conformsTo",
+    "data": {"@id": "cr:data", "@type": "@json"},
+    "dataType": {"@id": "cr:dataType", "@type": "@vocab"},
+    "examples": {"@id": "cr:examples", "@type": "@json"},
+    **{name: f"cr:{name}" for name in _CROISSANT},
+}
+"""The JSON-LD context that the specification recommends."""
 
 
 class CroissantOptions(ExportOptions):
@@ -70,21 +69,17 @@ class CroissantExporter(Exporter[CroissantOptions]):
     name = "croissant"
     options_type = CroissantOptions
 
-    def __init__(
-        self, labels: LabelSet, options: CroissantOptions, origin: Mapping[str, Any]
-    ) -> None:
-        super().__init__(labels, options, origin)
-        extra = (ColumnField(name, "string") for name in labels.job.extra_columns)
-        self._columns = {
-            Level.IMAGE: (*_IDENTITY, *_IMAGE, *extra, *label_columns(labels, Level.IMAGE)),
-            Level.PERSON: (*_IDENTITY, *label_columns(labels, Level.PERSON)),
-        }
+    def prepare(self) -> None:
+        """Decide the columns of both tables."""
+        images, persons = (columns(self.labels, level) for level in Level)
+        identity = [one for one in images if one.name in ("key", "shard_id", "index")]
+        self._columns = {Level.IMAGE: images, Level.PERSON: [*identity, *persons]}
 
     def shard(self, shard: ShardToExport) -> Iterator[Made]:
         """The tables of a shard; none without rows."""
         schemas = {
-            level: pa.schema([(one.name, column_type(one)) for one in columns])
-            for level, columns in self._columns.items()
+            level: pa.schema([(one.name, column_type(one)) for one in fields])
+            for level, fields in self._columns.items()
         }
         counts = dict.fromkeys(Level, 0)
         samples = iter(shard.samples)
@@ -112,10 +107,10 @@ class CroissantExporter(Exporter[CroissantOptions]):
 
     def _rows(self, level: Level, sample: Labeled) -> Iterator[dict[str, Any]]:
         if level is Level.IMAGE:
-            yield _plain(image_values(self.labels, sample))
+            yield as_lists(values(self.labels, level, sample.labels.row))
             return
         for person in sample.labels.persons:
-            yield {**sample.identity, **_plain(person_values(self.labels, person))}
+            yield {**sample.identity, **as_lists(values(self.labels, level, person))}
 
     def _document(self, finished: Finished) -> dict[str, Any]:
         files = [
@@ -126,7 +121,7 @@ class CroissantExporter(Exporter[CroissantOptions]):
         tables = [one for one in Level if any(f["@id"].startswith(one.table + "/") for f in files)]
         licences = sorted(set(self.origin["licences"].values()))
         return {
-            "@context": dict(CONTEXT),
+            "@context": dict(_CONTEXT),
             "@type": "sc:Dataset",
             "conformsTo": "http://mlcommons.org/croissant/1.1",
             "name": self.origin["job"],
@@ -197,10 +192,3 @@ def _field(table: str, column: ColumnField) -> dict[str, Any]:
     if column.shape:
         field |= {"isArray": True, "arrayShape": ",".join(str(size) for size in column.shape)}
     return field
-
-
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: value.tolist() if isinstance(value, np.ndarray) else value
-        for name, value in values.items()
-    }

@@ -15,7 +15,8 @@ import numpy as np
 
 from sapiens_batch.errors import InputError
 from sapiens_batch.export import documents
-from sapiens_batch.export.base import Exporter, ExportOptions, Finished, Made, ShardToExport
+from sapiens_batch.export.base import Exporter, ExportOptions, Made, ShardToExport
+from sapiens_batch.sources.selection import uid_pair
 
 PAIR: Final = np.dtype("u8,u8")
 
@@ -33,7 +34,7 @@ class DataCompExporter(Exporter[ExportOptions]):
             data = np.array(pairs, PAIR).tobytes()
             yield Made(documents.piece(shard.number, "uids"), data, len(pairs))
 
-    def finish(self, finished: Finished) -> Iterator[Made]:
+    def finish(self, finished: documents.Finished) -> Iterator[Made]:
         """All uids in order."""
         count = sum(stored.rows for one in finished.receipts() for stored in one.objects)
         with tempfile.TemporaryDirectory() as folder:
@@ -51,12 +52,8 @@ class DataCompExporter(Exporter[ExportOptions]):
 
 def _uid(row: Any) -> tuple[int, int]:
     for text in (row["key"], row.get("uid")):
-        try:
-            number = int(text, 16) if text is not None and len(text) == 32 else None
-        except ValueError:
-            number = None
-        if number is not None:
-            return number >> 64, number & (1 << 64) - 1
+        if text is not None and (pair := uid_pair(text)) is not None:
+            return pair
     raise InputError(
         f"sample {row['key']!r} has no DataComp uid: its key is not 32 hex digits, nor has it a "
         "column `uid`; add the column to `source.columns` of the job, or export another format"

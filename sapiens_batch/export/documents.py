@@ -7,12 +7,15 @@ exports are for do not look into.
 
 from __future__ import annotations
 
-import re
+import hashlib
+from collections.abc import Iterator
 from typing import Annotated, Any, NamedTuple
 
 from pydantic import Field
 
 from sapiens_batch.protocol.documents import Count, Document, Hex32, Sha256, StoredObject, now
+from sapiens_batch.storage import Store
+from sapiens_batch.storage.checked import damaged, read_range
 
 FORMAT_VERSION = 1
 
@@ -22,14 +25,13 @@ RECEIPTS = ".export/shards/"
 PIECES = ".export/pieces/"
 PROVENANCE = "provenance.json"
 
-_RECEIPT = re.compile(rf"{re.escape(RECEIPTS)}(\d{{6,}})\.json")
+_BLOCK_BYTES = 16 * 2**20
 
 
 class PlannedShard(NamedTuple):
     """One committed shard of the job, in the order of the job's plan.
 
     Attributes:
-        shard_id: The shard.
         write_id: The commit that the export is made from.
         first: Samples of the shards before it, selected or not.
     """
@@ -43,15 +45,9 @@ class ExportPlan(Document):
     """What is exported, how, and from which commits; fixed by the first run.
 
     Attributes:
-        format_version: Version of this document.
-        format: Name of the exporter.
         options: Its options, resolved.
         where: The filter as it was given; empty for none.
         select_sha256: Digest of the selection file; empty for none.
-        job: Address of the job directory.
-        spec_digest: The job's spec digest.
-        shards: The shards.
-        created: ISO 8601 time in UTC.
     """
 
     format_version: Annotated[int, Field(ge=1, le=FORMAT_VERSION)] = FORMAT_VERSION
@@ -81,10 +77,8 @@ class ShardReceipt(Document):
 
     Attributes:
         number: Position of the shard in the plan.
-        shard_id: The shard.
         samples: Samples that were chosen.
         objects: What was written, in order.
-        created: ISO 8601 time in UTC.
     """
 
     number: Count
@@ -98,10 +92,7 @@ class ExportDone(Document):
     """The mark that every object of an export is there.
 
     Attributes:
-        samples: Exported samples.
         num_objects: Objects, without those below `.export/`.
-        size_bytes: Their size.
-        created: ISO 8601 time in UTC.
     """
 
     samples: Count
@@ -120,7 +111,32 @@ def piece(number: int, name: str) -> str:
     return f"{PIECES}{number:06d}/{name}"
 
 
-def parse_receipt(key: str) -> int | None:
-    """The number of the shard whose receipt this is, or None for any other key."""
-    match = _RECEIPT.fullmatch(key)
-    return int(match[1]) if match else None
+class Finished:
+    """All shards of an export, done: what exporters see of them when they finish."""
+
+    def __init__(self, store: Store, plan: ExportPlan) -> None:
+        self._store = store
+        self._plan = plan
+
+    def receipts(self) -> Iterator[ShardReceipt]:
+        """Their receipts in order."""
+        for number in range(len(self._plan.shards)):
+            key = receipt(number)
+            yield ShardReceipt.from_bytes(self._store.read(key), key)
+
+    def pieces(self, name: str) -> Iterator[Iterator[bytes]]:
+        """The piece of every shard that has one, in order, each in blocks."""
+        for one in self.receipts():
+            key = piece(one.number, name)
+            yield from (_blocks(self._store, stored) for stored in one.objects if stored.key == key)
+
+
+def _blocks(store: Store, stored: StoredObject) -> Iterator[bytes]:
+    """The object in blocks; that they are the recorded ones is known after the last (I8)."""
+    digest = hashlib.sha256()
+    for start in range(0, stored.size_bytes, _BLOCK_BYTES):
+        block = read_range(store, stored, start, min(stored.size_bytes, start + _BLOCK_BYTES))
+        digest.update(block)
+        yield block
+    if digest.hexdigest() != stored.sha256:
+        raise damaged(stored.key, "its digest is not the recorded one", "export to another folder")

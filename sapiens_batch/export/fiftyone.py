@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -17,25 +17,18 @@ import numpy as np
 from pydantic import Field
 
 from sapiens_batch.export import documents
-from sapiens_batch.export.base import (
-    Exporter,
-    ExportOptions,
-    Finished,
-    Labeled,
-    Made,
-    ShardToExport,
-)
-from sapiens_batch.export.fiftyone_fields import sample_fields
+from sapiens_batch.export.base import Exporter, ExportOptions, Labeled, Made, ShardToExport
 from sapiens_batch.export.keypoints import Subset, keypoint_set
 from sapiens_batch.export.maps import class_mask, depth_mm, encode_png
 from sapiens_batch.export.provenance import summary
-from sapiens_batch.export.spool import Spool
-from sapiens_batch.labelset import LabelSet
+from sapiens_batch.export.spool import JsonSpool, Spool, write_pieces
 from sapiens_batch.records import Array
 
 LAYOUT_VERSION: Final = "0.23.8"
 
-_SEPARATOR = b","
+_MAPS: Final = {"seg": ("Segmentation", "mask_path"), "depth": ("Heatmap", "map_path")}
+_FIELDS = "fiftyone.core.fields."
+_LABELS = "fiftyone.core.labels."
 _NAN = {"$numberDouble": "NaN"}
 """NaN in the extended JSON that FiftyOne reads; plain NaN is no JSON."""
 
@@ -59,17 +52,14 @@ class FiftyOneExporter(Exporter[FiftyOneOptions]):
     options_type = FiftyOneOptions
     pictures = "default"
 
-    def __init__(
-        self, labels: LabelSet, options: FiftyOneOptions, origin: Mapping[str, Any]
-    ) -> None:
-        super().__init__(labels, options, origin)
+    def prepare(self) -> None:
+        """Decide which keypoints there are."""
         pose = self.schemas.get("pose")
-        self._points = keypoint_set(pose, options.keypoints) if pose else None
+        self._points = keypoint_set(pose, self.options.keypoints) if pose else None
 
     def shard(self, shard: ShardToExport) -> Iterator[Made]:
         """Photos, masks and maps of a shard, then its samples."""
-        count = 0
-        with Spool() as piece:
+        with JsonSpool() as piece:
             for sample in shard.samples:
                 record = _sample_record(shard, sample)
                 if sample.picture is not None:
@@ -78,24 +68,18 @@ class FiftyOneExporter(Exporter[FiftyOneOptions]):
                 if self._points is not None:
                     record["pose"] = self._keypoints(sample)
                 for field, made in self._maps(shard, sample):
-                    record[field] = _map_record(field, made.key)
+                    kind, path = _MAPS[field]
+                    record[field] = {"_cls": kind, "tags": [], path: made.key}
                     yield made
-                if count:
-                    piece.write(_SEPARATOR)
-                piece.write(json.dumps(record, ensure_ascii=False, allow_nan=False).encode())
-                count += 1
-            if count:
-                yield Made(documents.piece(shard.number, "samples.json"), piece.view(), count)
+                piece.add(record)
+            if piece.count:
+                yield Made(documents.piece(shard.number, "samples.json"), piece.view(), piece.count)
 
-    def finish(self, finished: Finished) -> Iterator[Made]:
+    def finish(self, finished: documents.Finished) -> Iterator[Made]:
         """`samples.json` and `metadata.json`."""
         with Spool() as spool:
             spool.write(b'{"samples": [')
-            for number, piece in enumerate(finished.pieces("samples.json")):
-                if number:
-                    spool.write(_SEPARATOR)
-                for block in piece:
-                    spool.write(block)
+            write_pieces(spool, finished.pieces("samples.json"))
             spool.write(b"]}")
             yield Made("samples.json", spool.view())
         document = json.dumps(self._metadata(), ensure_ascii=False, allow_nan=False)
@@ -157,7 +141,7 @@ class FiftyOneExporter(Exporter[FiftyOneOptions]):
             "mask_targets": {"seg": targets} if with_seg else {},
             "default_mask_targets": {},
             "skeletons": skeletons,
-            "sample_fields": sample_fields(
+            "sample_fields": _sample_fields(
                 pose=self._points is not None,
                 seg=with_seg,
                 depth=self.options.depth and "pointmap" in self.schemas,
@@ -215,12 +199,6 @@ def _detections(sample: Labeled) -> dict[str, Any]:
     return {"_cls": "Detections", "detections": found}
 
 
-def _map_record(field: str, path: str) -> dict[str, Any]:
-    if field == "seg":
-        return {"_cls": "Segmentation", "tags": [], "mask_path": path}
-    return {"_cls": "Heatmap", "tags": [], "map_path": path}
-
-
 def _relative(xy: Array, size: tuple[int, int]) -> Array:
     """(K, 2) source pixels as shares of the image, (0, 0) its top left corner."""
     shares: Array = (xy + 0.5) / np.array([size[1], size[0]])
@@ -236,3 +214,69 @@ def _object_id(sample: Labeled, part: str) -> dict[str, str]:
     row = sample.labels.row
     name = f"{row['shard_id']}/{row['index']}/{part}"
     return {"$oid": hashlib.sha256(name.encode()).hexdigest()[:24]}
+
+
+def _sample_fields(*, pose: bool, seg: bool, depth: bool) -> list[dict[str, Any]]:
+    """Field documents, which declare all fields of a sample, in order; classes are FiftyOne's."""
+    fields = [
+        _field("id", "ObjectIdField", db_field="_id"),
+        _field("filepath", "StringField"),
+        _field("tags", "ListField", subfield=_FIELDS + "StringField"),
+        _embedded("metadata", "fiftyone.core.metadata.ImageMetadata", _metadata_fields()),
+        *(_field(f"sapiens_{name}", "StringField") for name in ("key", "shard", "status")),
+        _field("sapiens_index", "IntField"),
+        _label_list("persons", "Detection", [
+            _field("bounding_box", "ListField", subfield=_FIELDS + "FloatField"),
+            _field("confidence", "FloatField"),
+            _field("index", "IntField"),
+        ]),
+    ]  # fmt: skip
+    if pose:
+        fields.append(_label_list("pose", "Keypoint", [
+            _field("points", "KeypointsField"),
+            _field("confidence", "ListField", subfield=_FIELDS + "FloatField"),
+            _field("index", "IntField"),
+        ]))  # fmt: skip
+    wanted = [name for name, there in (("seg", seg), ("depth", depth)) if there]
+    return fields + [_map(name, *_MAPS[name]) for name in wanted]
+
+
+def _field(
+    name: str, kind: str, *, subfield: str | None = None, db_field: str | None = None
+) -> dict[str, Any]:
+    return {
+        "name": name, "ftype": _FIELDS + kind, "embedded_doc_type": None, "subfield": subfield,
+        "fields": [], "db_field": db_field or name, "description": None, "info": None,
+    }  # fmt: skip
+
+
+def _embedded(name: str, document: str, fields: list[dict[str, Any]]) -> dict[str, Any]:
+    field = _field(name, "EmbeddedDocumentField")
+    return {**field, "embedded_doc_type": document, "fields": fields}
+
+
+def _label_list(name: str, label: str, fields: list[dict[str, Any]]) -> dict[str, Any]:
+    """A field such as Detections, which holds a list of Detection."""
+    items = {
+        **_field(f"{label.lower()}s", "ListField", subfield=_FIELDS + "EmbeddedDocumentField"),
+        "embedded_doc_type": _LABELS + label,
+        "fields": [*_label_fields(), _field("label", "StringField"), *fields],
+    }
+    return _embedded(name, f"{_LABELS}{label}s", [items])
+
+
+def _map(name: str, label: str, path: str) -> dict[str, Any]:
+    return _embedded(name, _LABELS + label, [*_label_fields()[:2], _field(path, "StringField")])
+
+
+def _label_fields() -> list[dict[str, Any]]:
+    return [
+        _field("id", "ObjectIdField", db_field="_id"),
+        _field("tags", "ListField", subfield=_FIELDS + "StringField"),
+        _field("attributes", "DictField"),
+    ]
+
+
+def _metadata_fields() -> list[dict[str, Any]]:
+    numbers = ("size_bytes", "width", "height", "num_channels")
+    return [_field("mime_type", "StringField"), *(_field(name, "IntField") for name in numbers)]

@@ -11,40 +11,32 @@ from collections.abc import Iterator, Mapping
 from itertools import islice
 from typing import Any, Final
 
-import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import yaml
 from pydantic import Field
 
-from sapiens_batch.export.base import (
-    Exporter,
-    ExportOptions,
-    Finished,
-    Labeled,
-    Made,
-    ShardToExport,
-)
-from sapiens_batch.export.dataset_card import dataset_card
+from sapiens_batch.export.base import Exporter, ExportOptions, Labeled, Made, ShardToExport
+from sapiens_batch.export.documents import Finished
 from sapiens_batch.export.maps import class_mask, depth_mm, encode_png
-from sapiens_batch.export.records import image_values, label_columns, person_values
+from sapiens_batch.export.provenance import summary
+from sapiens_batch.export.records import as_lists, columns, values
 from sapiens_batch.export.spool import Spool
-from sapiens_batch.labelset import LabelSet
-from sapiens_batch.records import ColumnField, Level
+from sapiens_batch.records import Array, ColumnField, Level
+from sapiens_batch.sinks.parquet import column_type
 
 GROUP_ROWS: Final = 100
 """Rows per row group where rows hold pictures, as the Hub's viewer wants them."""
 
 _IMAGE: pa.DataType = pa.struct([("bytes", pa.binary()), ("path", pa.string())])
-_OWN = (
-    ColumnField("key", "string"),
-    ColumnField("shard_id", "string"),
-    ColumnField("index", "int64"),
-    ColumnField("status", "string"),
-    ColumnField("height", "int32"),
-    ColumnField("width", "int32"),
-    ColumnField("content_sha256", "string"),
-    ColumnField("num_persons", "int32"),
-)
+_CATEGORIES = {
+    "pose": "keypoint-detection",
+    "seg": "image-segmentation",
+    "pointmap": "depth-estimation",
+    "embedding": "image-feature-extraction",
+}
+_SIZES = ((10**3, "n<1K"), (10**4, "1K<n<10K"), (10**5, "10K<n<100K"), (10**6, "100K<n<1M"),
+          (10**7, "1M<n<10M"), (10**8, "10M<n<100M"), (10**9, "100M<n<1B"))  # fmt: skip
 
 
 class HuggingFaceOptions(ExportOptions):
@@ -66,11 +58,9 @@ class HuggingFaceExporter(Exporter[HuggingFaceOptions]):
     options_type = HuggingFaceOptions
     pictures = "default"
 
-    def __init__(
-        self, labels: LabelSet, options: HuggingFaceOptions, origin: Mapping[str, Any]
-    ) -> None:
-        super().__init__(labels, options, origin)
-        self._num_shards = len(labels.commits)
+    def prepare(self) -> None:
+        """Decide the columns."""
+        self._columns = {level: columns(self.labels, level) for level in Level}
         self._schema = self._make_schema()
 
     def shard(self, shard: ShardToExport) -> Iterator[Made]:
@@ -83,7 +73,8 @@ class HuggingFaceExporter(Exporter[HuggingFaceOptions]):
                     writer.write_table(pa.Table.from_pylist(rows, self._schema))
                     count += len(rows)
             if count:
-                name = f"{self.options.split}-{shard.number:05d}-of-{self._num_shards:05d}"
+                num_shards = len(self.labels.commits)
+                name = f"{self.options.split}-{shard.number:05d}-of-{num_shards:05d}"
                 yield Made(f"data/{name}.parquet", spool.view(), count)
 
     def finish(self, finished: Finished) -> Iterator[Made]:
@@ -92,20 +83,56 @@ class HuggingFaceExporter(Exporter[HuggingFaceOptions]):
         for receipt in finished.receipts():
             num_samples += receipt.samples
             size_bytes += sum(stored.size_bytes for stored in receipt.objects)
-        card = dataset_card(
-            self.labels,
-            self.origin,
-            features=self._features(),
-            split=self.options.split,
-            licence=self.options.licence,
-            num_samples=num_samples,
-            size_bytes=size_bytes,
+        yield Made("README.md", self._card(num_samples, size_bytes).encode())
+
+    def _card(self, num_samples: int, size_bytes: int) -> str:
+        """What is in the dataset, from which models, on what terms; the Hub reads the YAML."""
+        split, origin = self.options.split, self.origin
+        head = {
+            "pretty_name": origin["job"],
+            "license": self.options.licence,
+            "task_categories": [_CATEGORIES[one] for one in self.schemas if one in _CATEGORIES],
+            "size_categories": [
+                next((name for limit, name in _SIZES if num_samples < limit), "n>1T")
+            ],
+            "tags": ["sapiens2", "human", "pseudo-labels"],
+            "configs": [
+                {"config_name": "default",
+                 "data_files": [{"split": split, "path": f"data/{split}-*.parquet"}]}
+            ],
+        }  # fmt: skip
+        front = yaml.safe_dump(head, sort_keys=False, allow_unicode=True)
+        return "\n".join(
+            [
+                f"---\n{front}---\n",
+                f"# {origin['job']}\n",
+                *([f"> **Warning:** {origin['warning']}.\n"] if origin["warning"] else []),
+                f"{summary(origin)}\n",
+                f"{num_samples} samples, {size_bytes / 1e6:.1f} MB. Labels were made by models and "
+                "were not checked by people.\n",
+                "## Models\n",
+                *_models(origin),
+                "\n## Columns\n",
+                *(f"- `{name}`" for name in self._images),
+                *(_described(one.name, one) for one in self._columns[Level.IMAGE]),
+                "- `persons`",
+                *(_described(f"persons[].{one.name}", one) for one in self._columns[Level.PERSON]),
+                "\n## Conventions\n",
+                *(f"- {name}: {text}" for name, text in origin["conventions"].items()),
+                "- depth: millimetres along the optical axis, 0 where unknown",
+                "- seg: pixel values are classes, 255 where there is no label",
+                "\n## Licences\n",
+                "The photos keep the licences of their source. The models' licences:\n",
+                *(f"- {model}: {text}" for model, text in origin["licences"].items()),
+                "",
+            ]
         )
-        yield Made("README.md", card.encode())
 
     def _row(self, sample: Labeled) -> dict[str, Any]:
-        row = _plain(image_values(self.labels, sample))
-        row["persons"] = [_plain(person_values(self.labels, one)) for one in sample.labels.persons]
+        row = as_lists(values(self.labels, Level.IMAGE, sample.labels.row))
+        row["persons"] = [
+            as_lists(values(self.labels, Level.PERSON, one)) for one in sample.labels.persons
+        ]
         if self.options.pictures and sample.picture is not None:
             path = f"{sample.name}.{sample.picture.suffix}"
             row["image"] = {"bytes": sample.picture.encoded, "path": path}
@@ -125,18 +152,11 @@ class HuggingFaceExporter(Exporter[HuggingFaceOptions]):
             found.append("depth")
         return tuple(found)
 
-    @property
-    def _columns(self) -> tuple[ColumnField, ...]:
-        extra = (ColumnField(name, "string") for name in self.labels.job.extra_columns)
-        return (*_OWN, *extra, *label_columns(self.labels, Level.IMAGE))
-
     def _make_schema(self) -> pa.Schema:
-        persons = pa.struct(
-            [(one.name, _type(one)) for one in label_columns(self.labels, Level.PERSON)]
-        )
+        persons = pa.struct([(one.name, column_type(one)) for one in self._columns[Level.PERSON]])
         fields = [
             *((name, _IMAGE) for name in self._images),
-            *((one.name, _type(one)) for one in self._columns),
+            *((one.name, column_type(one)) for one in self._columns[Level.IMAGE]),
             ("persons", pa.list_(persons)),
         ]
         document = json.dumps({"info": {"features": self._features()}})
@@ -144,21 +164,12 @@ class HuggingFaceExporter(Exporter[HuggingFaceOptions]):
         return pa.schema(fields, {"huggingface": document, "sapiens_batch": notes})
 
     def _features(self) -> dict[str, Any]:
-        persons = {one.name: _feature(one) for one in label_columns(self.labels, Level.PERSON)}
+        persons = {one.name: _feature(one) for one in self._columns[Level.PERSON]}
         return {
             **{name: {"_type": "Image"} for name in self._images},
-            **{one.name: _feature(one) for one in self._columns},
+            **{one.name: _feature(one) for one in self._columns[Level.IMAGE]},
             "persons": [persons],
         }
-
-
-def _type(column: ColumnField) -> pa.DataType:
-    kind: pa.DataType = (
-        pa.string() if column.dtype == "string" else pa.from_numpy_dtype(np.dtype(column.dtype))
-    )
-    for size in reversed(column.shape):
-        kind = pa.list_(kind, size)
-    return kind
 
 
 def _feature(column: ColumnField) -> dict[str, Any]:
@@ -169,12 +180,17 @@ def _feature(column: ColumnField) -> dict[str, Any]:
     return feature
 
 
-def _plain(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: value.tolist() if isinstance(value, np.ndarray) else value
-        for name, value in values.items()
-    }
+def _image(pixels: Array | None, path: str) -> dict[str, Any] | None:
+    return None if pixels is None else {"bytes": encode_png(pixels), "path": path}
 
 
-def _image(values: Any, path: str) -> dict[str, Any] | None:
-    return None if values is None else {"bytes": encode_png(values), "path": path}
+def _described(name: str, column: ColumnField) -> str:
+    return f"- `{name}`: {column.description}" if column.description else f"- `{name}`"
+
+
+def _models(origin: Mapping[str, Any]) -> list[str]:
+    lines = ["| task | model | revision | weights |", "|---|---|---|---|"]
+    for task, one in origin["tasks"].items():
+        weights = str(one.get("weights_sha256") or "")[:12]
+        lines.append(f"| {task} | {one.get('model')} | {one.get('revision') or ''} | {weights} |")
+    return lines

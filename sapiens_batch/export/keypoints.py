@@ -15,15 +15,9 @@ from numpy.typing import ArrayLike
 
 from sapiens_batch.errors import InputError
 from sapiens_batch.records import Array, LabelSchema
+from sapiens_batch.sheets.groups import BODY17
 
 Subset = Literal["all", "body17"]
-
-BODY17 = (
-    "nose", "left_eye", "right_eye", "left_ear", "right_ear", "left_shoulder", "right_shoulder",
-    "left_elbow", "right_elbow", "left_wrist", "right_wrist", "left_hip", "right_hip",
-    "left_knee", "right_knee", "left_ankle", "right_ankle",
-)  # fmt: skip
-"""COCO's body keypoints in COCO's order; every vocabulary has them by these names."""
 
 _BODY17_SKELETON = (
     (15, 13), (13, 11), (16, 14), (14, 12), (11, 12), (5, 11), (6, 12), (5, 6), (5, 7), (6, 8),

@@ -12,7 +12,7 @@ import numpy as np
 from PIL import Image
 
 from sapiens_batch.labelset import SampleLabels
-from sapiens_batch.labelset.overlay import background_class
+from sapiens_batch.labelset.sample import background_class
 from sapiens_batch.records import NO_CLASS, Array, LabelSchema
 
 NO_DEPTH = 0
@@ -72,10 +72,11 @@ def encode_png(values: Array, palette_rgb: Sequence[Sequence[int]] | None = None
     return buffer.getvalue()
 
 
-def palette(schema: LabelSchema) -> Sequence[Sequence[int]] | None:
-    """Colours of the classes, where the vocabulary has them."""
-    colours: Sequence[Sequence[int]] | None = schema.metadata.get("palette_rgb")
-    return colours
+def encode_npy(values: Array) -> bytes:
+    """An array as a .npy file."""
+    buffer = io.BytesIO()
+    np.save(buffer, np.ascontiguousarray(values))
+    return buffer.getvalue()
 
 
 def _clip(value: float, stop: int) -> int:

@@ -7,7 +7,7 @@ that carries one is turned and encoded again; every other photo keeps its bytes.
 from __future__ import annotations
 
 import io
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,12 +25,7 @@ _JPEG: dict[str, Any] = {"format": "JPEG", "quality": 95, "subsampling": "4:4:4"
 
 @dataclass(frozen=True, slots=True)
 class Picture:
-    """One upright photo.
-
-    Attributes:
-        encoded: The image file's bytes.
-        suffix: Its usual file name suffix, without a dot.
-    """
+    """One upright photo: an image file's bytes, and the suffix of its name without a dot."""
 
     encoded: bytes
     suffix: str
@@ -46,11 +41,7 @@ class Picture:
 
 
 def upright(encoded: bytes, orientation: int | None) -> Picture:
-    """The photo of a labeled sample.
-
-    Args:
-        encoded: The source's bytes.
-        orientation: EXIF orientation as the table has it.
+    """The photo of a labeled sample, whose EXIF orientation the table has.
 
     Raises:
         SampleError: The bytes are no image; they were when they were labeled.
@@ -68,7 +59,7 @@ def upright(encoded: bytes, orientation: int | None) -> Picture:
 
 
 def match_pictures(
-    rows: Iterable[dict[str, Any]], found: Iterator[tuple[str, Sample]]
+    rows: Iterable[Mapping[str, Any]], found: Iterator[tuple[str, Sample]]
 ) -> Iterator[Picture]:
     """The photo of each row, in order.
 

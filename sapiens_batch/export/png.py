@@ -5,18 +5,17 @@ Maps are in source pixels, upright. A Parquet index a shard says which files bel
 
 from __future__ import annotations
 
-import io
 from collections.abc import Iterator
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.parquet as pq
 from pydantic import Field
 
 from sapiens_batch.export.base import Exporter, ExportOptions, Labeled, Made, ShardToExport
-from sapiens_batch.export.maps import class_mask, depth_mm, encode_png, palette
+from sapiens_batch.export.maps import class_mask, depth_mm, encode_png
 from sapiens_batch.records import Array
+from sapiens_batch.sinks import parquet
 
 _TEXT: tuple[str, ...] = ("key", "shard_id", "mask", "depth", "normal")
 _FIELDS: list[pa.Field[Any]] = [pa.field(name, pa.string()) for name in _TEXT]
@@ -50,14 +49,13 @@ class PngExporter(Exporter[PngOptions]):
                 yield Made(row[kind], data)
             rows.append(row)
         if rows:
-            buffer = io.BytesIO()
-            pq.write_table(pa.Table.from_pylist(rows, _INDEX), buffer, compression="zstd")
-            yield Made(f"index/{shard.number:06d}.parquet", buffer.getvalue(), len(rows))
+            data = parquet.encode(pa.Table.from_pylist(rows, _INDEX))
+            yield Made(f"index/{shard.number:06d}.parquet", data, len(rows))
 
     def _maps(self, sample: Labeled) -> Iterator[tuple[str, str, bytes]]:
         mask = class_mask(sample.labels) if self.options.masks else None
         if mask is not None:
-            yield "mask", "masks", encode_png(mask, palette(self.schemas["seg"]))
+            yield "mask", "masks", encode_png(mask, self.schemas["seg"].metadata.get("palette_rgb"))
         depth = depth_mm(sample.labels) if self.options.depth else None
         if depth is not None:
             yield "depth", "depth", encode_png(depth)

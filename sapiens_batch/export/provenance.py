@@ -17,12 +17,7 @@ _MODEL_FIELDS = ("model", "revision", "weights_sha256", "architecture", "licence
 
 
 def provenance(job: JobDocument, schemas: Mapping[str, LabelSchema]) -> dict[str, Any]:
-    """The origin of a job's labels as JSON values.
-
-    Args:
-        job: The job's document.
-        schemas: Label schemas by task.
-    """
+    """The origin of a job's labels as JSON values."""
     tasks = {
         task: {name: schema.metadata[name] for name in _MODEL_FIELDS if name in schema.metadata}
         for task, schema in schemas.items()
@@ -33,19 +28,17 @@ def provenance(job: JobDocument, schemas: Mapping[str, LabelSchema]) -> dict[str
         "spec_digest": job.spec_digest,
         "made_by": f"sapiens_batch {job.versions.get('sapiens-batch', __version__)}",
         "exported_by": f"sapiens_batch {__version__}",
-        "warning": warning(schemas),
+        "warning": _warning(schemas),
         "tasks": tasks,
         "licences": dict(job.licences),
         "conventions": dict(CONVENTIONS),
     }
 
 
-def warning(schemas: Mapping[str, LabelSchema]) -> str:
+def _warning(schemas: Mapping[str, LabelSchema]) -> str:
     """What a reader must know before using the labels; empty where there is nothing."""
-    demo = [task for task, schema in schemas.items() if schema.metadata.get("demo")]
-    if not demo:
-        return ""
-    return f"{', '.join(demo)}: random demonstration weights, these labels mean nothing"
+    demo = ", ".join(task for task, schema in schemas.items() if schema.metadata.get("demo"))
+    return demo and f"{demo}: random demonstration weights, these labels mean nothing"
 
 
 def summary(origin: Mapping[str, Any]) -> str:

@@ -6,45 +6,51 @@ Array columns (`<task>_row` and its frame) are left out: they point into the job
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Final
 
 import numpy as np
 
-from sapiens_batch.export.base import Labeled
 from sapiens_batch.labelset import LabelSet
 from sapiens_batch.records import ColumnField, Level
+from sapiens_batch.sinks.parquet import own_columns
 
-IMAGE_COLUMNS = ("status", "height", "width", "content_sha256", "num_persons")
-_PERSON = (
-    ColumnField("person", "int32"),
-    ColumnField("bbox", "float32", (4,)),
-    ColumnField("bbox_score", "float32"),
-)
+_OWN: Final = {
+    Level.IMAGE: (
+        "key", "shard_id", "index", "status", "height", "width", "content_sha256", "num_persons",
+    ),
+    Level.PERSON: ("person", "bbox", "bbox_score"),
+}  # fmt: skip
 
 
-def label_columns(labels: LabelSet, level: Level) -> tuple[ColumnField, ...]:
-    """Label columns of a table that mean something outside the job directory."""
-    found = [
+def label_columns(labels: LabelSet, level: Level) -> list[ColumnField]:
+    """Columns of tasks that mean something outside the job directory."""
+    return [
         column
         for schema in labels.schemas.values()
         if schema.level is level
         for column in schema.columns
     ]
-    return (*_PERSON, *found) if level is Level.PERSON else tuple(found)
 
 
-def image_values(labels: LabelSet, sample: Labeled) -> dict[str, Any]:
-    """Identity, size, status, source columns and label columns of a sample."""
-    row = sample.labels.row
-    named = (*IMAGE_COLUMNS, *labels.job.extra_columns)
-    own = {name: row[name] for name in named}
-    columns = label_columns(labels, Level.IMAGE)
-    return {**sample.identity, **own, **{one.name: row[one.name] for one in columns}}
+def columns(labels: LabelSet, level: Level) -> list[ColumnField]:
+    """The same after those of the samples or persons themselves; persons without their sample's."""
+    extra = labels.job.extra_columns
+    kept = {*_OWN[level], *extra}
+    own = [one for one in own_columns(level, extra) if one.name in kept]
+    return [*own, *label_columns(labels, level)]
 
 
-def person_values(labels: LabelSet, person: Mapping[str, Any]) -> dict[str, Any]:
-    """Box and label columns of a person."""
-    return {one.name: person[one.name] for one in label_columns(labels, Level.PERSON)}
+def values(labels: LabelSet, level: Level, row: Mapping[str, Any]) -> dict[str, Any]:
+    """What a row has in `columns`."""
+    return {one.name: row[one.name] for one in columns(labels, level)}
+
+
+def as_lists(found: Mapping[str, Any]) -> dict[str, Any]:
+    """Values with arrays as nested lists, which Arrow takes."""
+    return {
+        name: value.tolist() if isinstance(value, np.ndarray) else value
+        for name, value in found.items()
+    }
 
 
 def as_json(value: Any) -> Any:

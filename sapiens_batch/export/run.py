@@ -7,7 +7,6 @@ is made from are fixed by its plan.
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,7 +18,13 @@ from sapiens_batch.errors import DriftError, InputError, ProtocolError, SpecErro
 from sapiens_batch.export import documents
 from sapiens_batch.export.base import Exporter, ExportOptions, Made, ShardToExport
 from sapiens_batch.export.choice import Choice, SelectionFile
-from sapiens_batch.export.documents import ExportDone, ExportPlan, PlannedShard, ShardReceipt
+from sapiens_batch.export.documents import (
+    ExportDone,
+    ExportPlan,
+    Finished,
+    PlannedShard,
+    ShardReceipt,
+)
 from sapiens_batch.export.provenance import provenance
 from sapiens_batch.export.samples import SampleReader
 from sapiens_batch.labelset import LabelSet
@@ -28,11 +33,8 @@ from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.records import Shard
 from sapiens_batch.spec.digest import differences
 from sapiens_batch.spec.mistakes import did_you_mean
-from sapiens_batch.storage import Store, open_store
+from sapiens_batch.storage import open_store
 from sapiens_batch.storage.addresses import absolute_uri
-from sapiens_batch.storage.checked import damaged, read_range
-
-_BLOCK_BYTES = 16 * 2**20
 
 Progress = Callable[[int, int], None]
 
@@ -72,13 +74,10 @@ class ExportSummary:
     """What an export came to.
 
     Attributes:
-        output: Address of the folder.
         complete: Whether every object is there; else other parts are still to run.
         new_shards: Shards that this run exported.
-        num_shards: Shards of the export.
         samples: Exported samples, of all runs.
         num_objects: Objects, without the export's own notes.
-        size_bytes: Their size.
         warning: What a reader must know; empty for nothing.
     """
 
@@ -97,10 +96,7 @@ def run_export(
 ) -> ExportSummary:
     """Export a job, or continue an export.
 
-    Args:
-        kind: The format.
-        request: What to export, and where to.
-        progress: Called with (done, all) shards.
+    `progress` is called with (done, all) shards.
 
     Raises:
         SpecError: An option is unknown or out of range.
@@ -121,7 +117,7 @@ def run_export(
 
 
 class _Run:
-    """One run of one export; also what exporters see of the finished shards."""
+    """One run of one export."""
 
     def __init__(self, kind: type[Exporter[Any]], request: ExportRequest) -> None:
         options = _options(kind, request)
@@ -136,29 +132,13 @@ class _Run:
         self._choice = Choice(request.where, selection)
         self._part = request.part
         self._plan = self._open_plan(request, options)
+        self._finished = Finished(self._store, self._plan)
         self._reader = SampleReader(
             self._manifest,
             self._labels,
             pictures=bool(self._plan.options.get("pictures")),
             source_options=request.source_options,
         )
-
-    @property
-    def num_shards(self) -> int:
-        """See `Finished`."""
-        return len(self._plan.shards)
-
-    def receipts(self) -> Iterator[ShardReceipt]:
-        """See `Finished`."""
-        for number in range(self.num_shards):
-            key = documents.receipt(number)
-            yield ShardReceipt.from_bytes(self._store.read(key), key)
-
-    def pieces(self, name: str) -> Iterator[Iterator[bytes]]:
-        """See `Finished`."""
-        for receipt in self.receipts():
-            key = documents.piece(receipt.number, name)
-            yield from (_blocks(self._store, one) for one in receipt.objects if one.key == key)
 
     def done(self) -> ExportDone | None:
         """The mark of a whole export; what an earlier run left to tidy is removed."""
@@ -180,18 +160,18 @@ class _Run:
             self._export_shard(number, shard)
             new_shards += 1
             if progress is not None:
-                progress(len(finished) + new_shards, self.num_shards)
+                progress(len(finished) + new_shards, len(numbers))
         return new_shards
 
     def finish(self) -> ExportDone | None:
         """Write what needs all shards, unless other parts are still at work."""
-        if len(self._finished_shards()) < self.num_shards:
+        if len(self._finished_shards()) < len(self._plan.shards):
             return None
-        made = [Made(documents.PROVENANCE, _json(self._origin))]
-        stored = [self._put(one) for one in made]
-        stored += [self._put(one) for one in self._exporter.finish(self)]
+        origin = json.dumps(self._origin, indent=1, ensure_ascii=False) + "\n"
+        stored = [self._put(Made(documents.PROVENANCE, origin.encode()))]
+        stored += [self._put(one) for one in self._exporter.finish(self._finished)]
         samples, num_objects, size_bytes = 0, len(stored), sum(one.size_bytes for one in stored)
-        for receipt in self.receipts():
+        for receipt in self._finished.receipts():
             kept = [one for one in receipt.objects if not one.key.startswith(documents.PIECES)]
             samples += receipt.samples
             num_objects += len(kept)
@@ -207,7 +187,7 @@ class _Run:
             output=self._store.uri,
             complete=done is not None,
             new_shards=new_shards,
-            num_shards=self.num_shards,
+            num_shards=len(self._plan.shards),
             samples=done.samples if done else 0,
             num_objects=done.num_objects if done else 0,
             size_bytes=done.size_bytes if done else 0,
@@ -234,8 +214,9 @@ class _Run:
         self._store.create(documents.receipt(number), receipt.to_bytes())
 
     def _finished_shards(self) -> set[int]:
-        found = (documents.parse_receipt(info.key) for info in self._store.list(documents.RECEIPTS))
-        return {number for number in found if number is not None}
+        numbers = {documents.receipt(number): number for number in range(len(self._plan.shards))}
+        listed = self._store.list(documents.RECEIPTS)
+        return {numbers[info.key] for info in listed if info.key in numbers}
 
     def _put(self, made: Made) -> StoredObject:
         """Create an object; one that an interrupted run left must have the same bytes."""
@@ -282,17 +263,6 @@ class _Run:
         return found
 
 
-def _blocks(store: Store, stored: StoredObject) -> Iterator[bytes]:
-    """The object in blocks; that they are the recorded ones is known after the last (I8)."""
-    digest = hashlib.sha256()
-    for start in range(0, stored.size_bytes, _BLOCK_BYTES):
-        block = read_range(store, stored, start, min(stored.size_bytes, start + _BLOCK_BYTES))
-        digest.update(block)
-        yield block
-    if digest.hexdigest() != stored.sha256:
-        raise damaged(stored.key, "its digest is not the recorded one", "export to another folder")
-
-
 def _planned(shards: Iterable[Shard], labels: LabelSet) -> Iterator[PlannedShard]:
     first = 0
     for shard in shards:
@@ -320,7 +290,3 @@ def _options(kind: type[Exporter[Any]], request: ExportRequest) -> ExportOptions
         raise SpecError(
             f"export {kind.name}: {fault}; options are {', '.join(known) or 'none'}"
         ) from error
-
-
-def _json(value: Any) -> bytes:
-    return (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode()

@@ -5,38 +5,22 @@ What is written is left to the exporters. The file has no name and goes with the
 
 from __future__ import annotations
 
+import json
 import mmap
 import tempfile
-from types import TracebackType
-from typing import BinaryIO, Self
+from collections.abc import Iterable, Mapping
+from contextlib import ExitStack
+from typing import Any, BinaryIO
+
+_SEPARATOR = b",\n"
 
 
-class Spool:
-    """A temporary file that becomes one object.
-
-    Attributes:
-        file: The file, open for reading and writing.
-    """
+class Spool(ExitStack):
+    """A temporary `file`, open for reading and writing, that becomes one object."""
 
     def __init__(self) -> None:
-        self.file: BinaryIO = tempfile.TemporaryFile()  # noqa: SIM115 (closed by `__exit__`)
-        self._view: memoryview | None = None
-        self._map: mmap.mmap | None = None
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        if self._view is not None:
-            self._view.release()
-        if self._map is not None:
-            self._map.close()
-        self.file.close()
+        super().__init__()
+        self.file: BinaryIO = self.enter_context(tempfile.TemporaryFile())  # noqa: SIM115 (closed on leaving)
 
     def write(self, data: bytes | memoryview) -> int:
         """Append bytes."""
@@ -48,6 +32,29 @@ class Spool:
         size = self.file.seek(0, 2)
         if size == 0:
             return memoryview(b"")
-        self._map = mmap.mmap(self.file.fileno(), size, access=mmap.ACCESS_READ)
-        self._view = memoryview(self._map)
-        return self._view
+        mapped = mmap.mmap(self.file.fileno(), size, access=mmap.ACCESS_READ)
+        return self.enter_context(memoryview(self.enter_context(mapped)))
+
+
+class JsonSpool(Spool):
+    """A spool of `count` JSON values with commas between them: a shard's piece of a list."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.count = 0
+
+    def add(self, value: Mapping[str, Any]) -> None:
+        """Append a value."""
+        if self.count:
+            self.write(_SEPARATOR)
+        self.write(json.dumps(value, ensure_ascii=False, allow_nan=False).encode())
+        self.count += 1
+
+
+def write_pieces(spool: Spool, pieces: Iterable[Iterable[bytes]]) -> None:
+    """Append the values of all shards' pieces as one list's."""
+    for number, piece in enumerate(pieces):
+        if number:
+            spool.write(_SEPARATOR)
+        for block in piece:
+            spool.write(block)

@@ -17,8 +17,8 @@ import numpy as np
 from pydantic import Field
 
 from sapiens_batch.export.base import Exporter, ExportOptions, Labeled, Made, ShardToExport
-from sapiens_batch.export.maps import class_mask, depth_mm, encode_png
-from sapiens_batch.export.records import as_json, image_values, person_values
+from sapiens_batch.export.maps import class_mask, depth_mm, encode_npy, encode_png
+from sapiens_batch.export.records import as_json, values
 from sapiens_batch.export.spool import Spool
 from sapiens_batch.records import Array, Level
 
@@ -66,31 +66,35 @@ class WebDatasetExporter(Exporter[WebDatasetOptions]):
             yield sample.picture.suffix, sample.picture.encoded
         yield "json", json.dumps(self._document(sample), ensure_ascii=False).encode()
         if sample.labels.row.get("embedding") is not None:
-            yield "embedding.npy", _npy(sample.labels.row["embedding"])
+            yield "embedding.npy", encode_npy(sample.labels.row["embedding"])
         if "pose" in self.schemas:
-            yield "keypoints.npy", _npy(self._keypoints(sample))
+            yield "keypoints.npy", encode_npy(self._keypoints(sample))
         mask = class_mask(sample.labels) if self.options.masks else None
         if mask is not None:
             yield "seg.png", encode_png(mask)
         depth = depth_mm(sample.labels) if self.options.depth else None
         if depth is not None:
-            yield "depth.npy", _npy(depth)
+            yield "depth.npy", encode_npy(depth)
         if self.options.normals and "normal" in self.schemas:
             of_persons = self.schemas["normal"].level is Level.PERSON
             normals = (sample.labels.to_source if of_persons else sample.labels.array)("normal")
             if normals is not None:
-                yield "normal.npy", _npy(normals)
+                yield "normal.npy", encode_npy(normals)
 
     def _document(self, sample: Labeled) -> dict[str, Any]:
-        values = _without_arrays(image_values(self.labels, sample))
-        persons = [
-            _without_arrays(person_values(self.labels, person)) for person in sample.labels.persons
-        ]
-        document = {**values, "persons": persons, "spec_digest": self.origin["spec_digest"]}
+        document = {
+            **self._values(Level.IMAGE, sample.labels.row),
+            "persons": [self._values(Level.PERSON, one) for one in sample.labels.persons],
+            "spec_digest": self.origin["spec_digest"],
+        }
         if self.origin["warning"]:
             document["warning"] = self.origin["warning"]
         labels: dict[str, Any] = as_json(document)
         return labels
+
+    def _values(self, level: Level, row: Mapping[str, Any]) -> dict[str, Any]:
+        found = values(self.labels, level, row)
+        return {name: value for name, value in found.items() if name not in _AS_ARRAYS}
 
     def _keypoints(self, sample: Labeled) -> Array:
         """(P, K, 3) float32: x, y, score of all persons; NaN where missing."""
@@ -102,13 +106,3 @@ class WebDatasetExporter(Exporter[WebDatasetOptions]):
                 found[number, :, :2] = person["keypoints"]
                 found[number, :, 2] = person["keypoint_scores"]
         return found
-
-
-def _without_arrays(values: Mapping[str, Any]) -> dict[str, Any]:
-    return {name: value for name, value in values.items() if name not in _AS_ARRAYS}
-
-
-def _npy(values: Array) -> bytes:
-    buffer = io.BytesIO()
-    np.save(buffer, np.ascontiguousarray(values))
-    return buffer.getvalue()

@@ -20,7 +20,11 @@ if TYPE_CHECKING:
 
 
 def resize_antialiased(
-    image: Array, size: Size, *, extent: tuple[float, float] | None = None
+    image: Array,
+    size: Size,
+    *,
+    extent: tuple[float, float] | None = None,
+    canvas: Array | None = None,
 ) -> Array:
     """Resize an image.
 
@@ -29,6 +33,7 @@ def resize_antialiased(
         size: (height, width) of the result, px.
         extent: (height, width) in pixels of `image` that the result shows, from the top left; it
             may end inside the last row and column. Default: the whole image.
+        canvas: (height, width, 3) uint8, contiguous, where the result is made; default: a new one.
 
     Returns:
         (height, width, 3) uint8, contiguous.
@@ -44,7 +49,7 @@ def resize_antialiased(
         pixels = _resize(pixels, (size[0], image.shape[1]), (height, image.shape[1]))
         height = size[0]
     resized = _resize(pixels, size, (height, width))
-    interleaved: Array = cv2.merge(list(resized[0].numpy()))  # (3, height, width) planes
+    interleaved: Array = cv2.merge(list(resized[0].numpy()), canvas)  # (3, height, width) planes
     return interleaved
 
 

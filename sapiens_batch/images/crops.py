@@ -16,8 +16,7 @@ from typing import Any
 
 import numpy as np
 
-from sapiens_batch.images.decoded import DecodedImage
-from sapiens_batch.images.views import make_view
+from sapiens_batch.images.views import Viewable, make_view
 from sapiens_batch.records import Array, ViewSpec
 
 
@@ -47,7 +46,7 @@ class CropCanvases:
     def __init__(
         self,
         spec: ViewSpec,
-        images: tuple[DecodedImage, ...],
+        images: tuple[Viewable, ...],
         ready: Array,
         entries: tuple[int | Cut, ...],
     ) -> None:
@@ -117,11 +116,11 @@ class CropCanvases:
         entries = self.entries[start:stop]
         canvases = np.empty((len(entries), self.spec.height, self.spec.width, 3), np.uint8)
         for canvas, entry in zip(canvases, entries, strict=True):
-            canvas[...] = self.ready[entry] if isinstance(entry, int) else self._cut(entry)
+            if isinstance(entry, int):
+                canvas[...] = self.ready[entry]
+            else:
+                make_view(self.images[entry.image], self.spec, entry.box, canvas=canvas)
         return canvases
-
-    def _cut(self, entry: Cut) -> Array:
-        return make_view(self.images[entry.image], self.spec, entry.box).canvas
 
 
 @dataclass(frozen=True, slots=True)

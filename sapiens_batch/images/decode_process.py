@@ -1,30 +1,30 @@
-"""The process in which images are decoded: `python -m sapiens_batch.images.decode_process FD`.
+"""What runs in the process in which images are decoded, and what it says.
 
-Started and fed by `guard`. It ends when its standard input closes, which happens when the process
-that started it ends, however it ends; an image that never finishes is ended by the kernel's alarm.
+Started and asked by `guard`; which pixels come out is left to `decode`. Encoded bytes and pixels
+are in a file in memory that both sides map: the bytes from its start on, then the pixels of image
+after image.
 """
 
 from __future__ import annotations
 
-import math
 import os
-import signal
-import sys
-from dataclasses import replace
-from typing import Protocol
+from collections.abc import Callable, Iterator
+from dataclasses import fields
+from functools import partial
+from typing import Any, NamedTuple, Protocol
 
 import cv2
 import numpy as np
 
-from sapiens_batch.child.exchange import MemoryFile, receive, send
+from sapiens_batch.child.memory import MemoryFile
 from sapiens_batch.errors import SampleError
-from sapiens_batch.images.decode import decode
 from sapiens_batch.images.decoded import DecodedImage, DecodeOptions
 from sapiens_batch.images.heap import keep_freed_memory
-from sapiens_batch.images.messages import READY, Decoded, Refused, Request
+from sapiens_batch.records import Problem
 
-# The parent ends a decoder that takes too long; the alarm is for decoders whose parent is gone.
-_ORPHAN_GRACE_S = 30
+# A cache line, so that no pixel loop starts in the middle of one.
+_ALIGNMENT = 64
+_FACTS = [field.name for field in fields(DecodedImage)][1:]
 
 
 class Decoder(Protocol):
@@ -36,42 +36,76 @@ class Decoder(Protocol):
         """See `decode`."""
 
 
-def serve(decoder: Decoder, descriptor: int) -> None:
-    """Answer requests from standard input on standard output until the input closes.
+class Request(NamedTuple):
+    """Some images, whose bytes are in the memory file, back to back.
+
+    Attributes:
+        sizes_bytes: How many bytes each has.
+        crop_density: See `decode`; one for each.
+        enough_bytes: After so many bytes of pixels the others are left undecoded.
+    """
+
+    sizes_bytes: tuple[int, ...]
+    crop_density: tuple[float, ...]
+    enough_bytes: float
+
+
+class Decoded(NamedTuple):
+    """The answer for an image, whose pixels are in the memory file.
+
+    Attributes:
+        offset: Where they begin.
+        shape: Shape of the pixels.
+        facts: The fields of `DecodedImage` after its pixels, in their order.
+    """
+
+    offset: int
+    shape: tuple[int, ...]
+    facts: tuple[Any, ...]
+
+
+Answer = Decoded | Problem
+
+
+def start_decoding(
+    decoder: Decoder, options: DecodeOptions, descriptor: int
+) -> Callable[[Request], Iterator[Answer]]:
+    """Set the process up.
 
     Args:
         decoder: What decodes.
+        options: The same for all images.
         descriptor: Descriptor of the memory file.
     """
-    memory = MemoryFile(descriptor)
-    requests, answers = os.dup(0), os.dup(1)
-    os.dup2(2, 1)  # what a library prints must not get between the answers
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
     cv2.setNumThreads(1)
     keep_freed_memory()
-    try:
-        setup = receive(requests)
-        send(answers, READY)
-        _silence_libraries()
-        while True:
-            request = receive(requests)
-            signal.alarm(math.ceil(setup.timeout_s) + _ORPHAN_GRACE_S)
-            send(answers, _answer(decoder, memory, request, setup.options))
-            signal.alarm(0)
-    except (EOFError, BrokenPipeError):
-        return
+    _silence_libraries()
+    memory = MemoryFile(descriptor)
+    return partial(_answers, decoder, options, memory)
 
 
-def _answer(
-    decoder: Decoder, memory: MemoryFile, request: Request, options: DecodeOptions
-) -> Decoded | Refused:
-    encoded = memory.read_bytes(request.size_bytes)
-    try:
-        image = decoder(encoded, options=options, crop_density=request.crop_density)
-    except SampleError as error:
-        return Refused(error.reason, error.message)
-    memory.write(image.pixels)
-    return Decoded(replace(image, pixels=np.empty(0, np.uint8)), image.pixels.shape)
+def _answers(
+    decoder: Decoder, options: DecodeOptions, memory: MemoryFile, request: Request
+) -> Iterator[Answer]:
+    start, offset, num_bytes = 0, _aligned(sum(request.sizes_bytes)), 0
+    for size_bytes, density in zip(request.sizes_bytes, request.crop_density, strict=True):
+        encoded = memory.array(start, (size_bytes,)).tobytes()
+        start += size_bytes
+        try:
+            image = decoder(encoded, options=options, crop_density=density)
+        except SampleError as error:
+            yield Problem(error.reason, error.message)
+            continue
+        np.copyto(memory.array(offset, image.pixels.shape), image.pixels)
+        yield Decoded(offset, image.pixels.shape, tuple(getattr(image, name) for name in _FACTS))
+        offset = _aligned(offset + image.pixels.nbytes)
+        num_bytes += image.pixels.nbytes
+        if num_bytes >= request.enough_bytes:
+            return
+
+
+def _aligned(offset: int) -> int:
+    return -(-offset // _ALIGNMENT) * _ALIGNMENT
 
 
 def _silence_libraries() -> None:
@@ -80,7 +114,3 @@ def _silence_libraries() -> None:
     os.dup2(nowhere, 1)
     os.dup2(nowhere, 2)
     os.close(nowhere)
-
-
-if __name__ == "__main__":
-    serve(decode, int(sys.argv[1]))

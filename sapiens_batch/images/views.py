@@ -28,7 +28,7 @@ from sapiens_batch.images.geometry import (
     translation,
 )
 from sapiens_batch.images.resample import Kernel, sample_crop
-from sapiens_batch.records import Affine, Array, Preprocess, Region, View, ViewKind, ViewSpec
+from sapiens_batch.records import Affine, Array, Preprocess, Region, ViewKind, ViewSpec
 
 T = TypeVar("T")
 
@@ -45,15 +45,70 @@ _STRETCH_FILTERS = {
 _ENLARGING_KERNELS: dict[str, Kernel] = {"": "bicubic", "v1": "bilinear"}
 
 
-def make_view(image: DecodedImage | Array, spec: ViewSpec, box: Array | None = None) -> View:
+@dataclass(frozen=True, slots=True)
+class View:
+    """One model input.
+
+    Attributes:
+        canvas: (height, width, 3) uint8 RGB, the size of its spec.
+        to_source: From view pixels to source pixels.
+        content: The part of the canvas that shows the image; the rest is padding.
+    """
+
+    canvas: Array
+    to_source: Affine
+    content: Region
+
+
+@dataclass(frozen=True, slots=True)
+class Source:
+    """Pixels of an image, or of a rectangle of it.
+
+    Attributes:
+        pixels: (h, w, 3) uint8.
+        size: (height, width) in source pixels.
+        reduction: Source pixels per pixel along each axis.
+    """
+
+    pixels: Array
+    size: Size
+    reduction: int
+
+    @classmethod
+    def of(cls, image: Viewable) -> Source:
+        """All that there is of an image."""
+        if isinstance(image, Source):
+            return image
+        if isinstance(image, DecodedImage):
+            return cls(image.pixels, image.size, image.reduction)
+        return cls(image, (image.shape[0], image.shape[1]), 1)
+
+    def cut(self, box: Array) -> Source:
+        """The whole pixels that the visible part of a box touches."""
+        step = self.reduction
+        region = _region(self.size, step, box)
+        rows = slice(region.top // step, -(-(region.top + region.height) // step))
+        columns = slice(region.left // step, -(-(region.left + region.width) // step))
+        pixels = np.ascontiguousarray(self.pixels[rows, columns])
+        return Source(pixels, (region.height, region.width), step)
+
+
+Viewable = DecodedImage | Array | Source
+"""An upright image, or (H, W, 3) uint8 RGB pixels of one at full size, or what was made of it."""
+
+
+def make_view(
+    image: Viewable, spec: ViewSpec, box: Array | None = None, *, canvas: Array | None = None
+) -> View:
     """Make one model input.
 
     Args:
-        image: An upright image, or (H, W, 3) uint8 RGB pixels of one at full size.
+        image: Its source.
         spec: What to make.
         box: (4,) COCO xywh in source pixels, finite, of positive size and partly inside the image.
             Crops are cut around it; other views show the whole pixels that its visible part
             touches instead of the whole image.
+        canvas: (height, width, 3) uint8, contiguous, where it is made; default: a new one.
 
     Returns:
         The canvas in uint8 RGB with its map to the source. `content` is the whole canvas except
@@ -63,14 +118,17 @@ def make_view(image: DecodedImage | Array, spec: ViewSpec, box: Array | None = N
         SpecError: The spec names a variant that the original code does not have, or a crop has no
             box.
     """
-    source = _source(image)
+    source = Source.of(image)
     to_source, content = map_view(source.size, source.reduction, spec, box)
+    if canvas is None:
+        canvas = np.empty((spec.height, spec.width, 3), np.uint8)
     if spec.kind is ViewKind.CROP:
-        return View(_cropped(source, spec, to_source), to_source, content)
-    shown = source if box is None else source.cut(box)
-    if spec.kind is ViewKind.LETTERBOX:
-        return View(_letterboxed(shown, spec, content), to_source, content)
-    return View(_stretched(shown, spec), to_source, content)
+        canvas[...] = _cropped(source, spec, to_source)
+    else:
+        shown = source if box is None else source.cut(box)
+        fill = _letterbox if spec.kind is ViewKind.LETTERBOX else _stretch
+        fill(canvas, shown, spec, content)
+    return View(canvas, to_source, content)
 
 
 def map_view(
@@ -112,66 +170,33 @@ def _region(source_size: Size, reduction: int, box: Array | None) -> Region:
     return covering_region(box.tolist(), source_size, multiple_of=reduction)
 
 
-@dataclass(frozen=True, slots=True)
-class _Source:
-    """Pixels of an image, or of a rectangle of it.
-
-    Attributes:
-        pixels: (h, w, 3) uint8.
-        size: (height, width) in source pixels.
-        reduction: Source pixels per pixel along each axis.
-    """
-
-    pixels: Array
-    size: Size
-    reduction: int
-
-    def cut(self, box: Array) -> _Source:
-        step = self.reduction
-        region = _region(self.size, step, box)
-        rows = slice(region.top // step, -(-(region.top + region.height) // step))
-        columns = slice(region.left // step, -(-(region.left + region.width) // step))
-        pixels = np.ascontiguousarray(self.pixels[rows, columns])
-        return _Source(pixels, (region.height, region.width), step)
-
-
-def _source(image: DecodedImage | Array) -> _Source:
-    if isinstance(image, DecodedImage):
-        return _Source(image.pixels, image.size, image.reduction)
-    return _Source(image, (image.shape[0], image.shape[1]), 1)
-
-
-def _letterboxed(source: _Source, spec: ViewSpec, content: Region) -> Array:
+def _letterbox(canvas: Array, source: Source, spec: ViewSpec, content: Region) -> None:
     size = (content.height, content.width)
     if spec.preprocess is Preprocess.ORIGINAL:
         resized = cv2.resize(source.pixels, size[::-1], interpolation=cv2.INTER_LINEAR)
     else:
-        resized = _resize(source, size)
-    canvas = np.zeros((spec.height, spec.width, 3), np.uint8)
+        resized = resize_antialiased(source.pixels, size, extent=_extent(source))
     bottom, right = content.top + content.height, content.left + content.width
+    canvas[...] = 0
     canvas[content.top : bottom, content.left : right] = resized
-    return canvas
 
 
-def _stretched(source: _Source, spec: ViewSpec) -> Array:
-    size = (spec.height, spec.width)
+def _stretch(canvas: Array, source: Source, spec: ViewSpec, content: Region) -> None:
+    size = (content.height, content.width)
     if spec.preprocess is Preprocess.TRANSFORMERS:
-        return _resize(source, size)
+        resize_antialiased(source.pixels, size, extent=_extent(source), canvas=canvas)
+        return
     shrinking, other = _of_variant(_STRETCH_FILTERS, spec.variant, spec)
     wide = spec.width < source.size[1]
-    resized: Array = cv2.resize(
-        source.pixels, size[::-1], interpolation=shrinking if wide else other
-    )
-    return resized
+    cv2.resize(source.pixels, size[::-1], canvas, interpolation=shrinking if wide else other)
 
 
-def _resize(source: _Source, size: Size) -> Array:
-    height, width = source.size
-    extent = (height / source.reduction, width / source.reduction)
-    return resize_antialiased(source.pixels, size, extent=extent)
+def _extent(source: Source) -> tuple[float, float]:
+    """(height, width) of what the pixels show, in pixels."""
+    return source.size[0] / source.reduction, source.size[1] / source.reduction
 
 
-def _cropped(source: _Source, spec: ViewSpec, to_source: Affine) -> Array:
+def _cropped(source: Source, spec: ViewSpec, to_source: Affine) -> Array:
     variant = spec.variant if spec.preprocess is Preprocess.ORIGINAL else ""
     kernel = _of_variant(_ENLARGING_KERNELS, variant, spec)
     to_pixels = to_source.then(reduced_map(source.reduction).inverse())

@@ -12,11 +12,12 @@ from typing import Final, TypeVar
 
 import torch
 
+from sapiens_batch.models.memory import is_out_of_memory
+
 T = TypeVar("T")
 
 PATIENCE: Final = 16
 """Batches that must succeed before a larger size is tried again."""
-_CPU_MESSAGES = ("not enough memory", "can't allocate memory")
 
 
 class AdaptiveBatches:
@@ -56,7 +57,7 @@ class AdaptiveBatches:
             try:
                 results.append(work(start, stop))
             except RuntimeError as error:
-                if stop - start == 1 or not _is_out_of_memory(error):
+                if stop - start == 1 or not is_out_of_memory(error):
                     raise
                 self._shrink(stop - start)
                 continue
@@ -77,10 +78,3 @@ class AdaptiveBatches:
         if self._size < self._wanted and self._num_good >= PATIENCE:
             self._size = min(self._wanted, 2 * self._size)
             self._num_good = 0
-
-
-def _is_out_of_memory(error: RuntimeError) -> bool:
-    message = str(error).lower()
-    return isinstance(error, torch.OutOfMemoryError) or any(
-        part in message for part in _CPU_MESSAGES
-    )

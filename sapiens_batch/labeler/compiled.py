@@ -15,6 +15,7 @@ from torch._dynamo.exc import TorchDynamoException
 
 from sapiens_batch.errors import SpecError
 from sapiens_batch.models.encoder import Encoding, Stage
+from sapiens_batch.models.memory import is_out_of_memory
 from sapiens_batch.models.weights import AnyEncoder
 
 
@@ -50,7 +51,7 @@ class CompiledEncoder:
         try:
             return self._encode(padded, stages).select(0, count)
         except TorchDynamoException as error:
-            if "out of memory" in str(error).lower():
+            if is_out_of_memory(error):
                 raise
             reason = " ".join(str(error).strip().splitlines()[:2])  # who raised, and what
             raise SpecError(

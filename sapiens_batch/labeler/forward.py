@@ -6,7 +6,7 @@ flip test adds the mirrored views to it. Decoding what comes out is left to the 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Final, NamedTuple
@@ -14,7 +14,6 @@ from typing import Final, NamedTuple
 import torch
 from torch import Tensor
 
-from sapiens_batch.labeler.compiled import CompiledEncoder
 from sapiens_batch.models.configs import RopeDtype
 from sapiens_batch.models.encoder import Encoding, Stage
 from sapiens_batch.models.heads import Head, HeadOutput
@@ -120,12 +119,18 @@ def load_groups(
     return [
         Group(
             view_spec,
-            CompiledEncoder(encoders[key]) if compiled else encoders[key],
+            _compiled(encoders[key]) if compiled else encoders[key],
             tuple(group),
             _load_heads(group, device, dtype),
         )
         for (key, view_spec), group in members.items()
     ]
+
+
+def _compiled(encoder: AnyEncoder) -> Callable[[Tensor, Collection[Stage]], Encoding]:
+    from sapiens_batch.labeler.compiled import CompiledEncoder  # torch's compiler: 1.3 s of CPU
+
+    return CompiledEncoder(encoder)
 
 
 def _load_heads(

@@ -7,7 +7,7 @@ to `images`. A box from which no view can be cut is an error here, not a row wit
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Literal
 
@@ -16,9 +16,10 @@ from PIL import Image, ImageOps
 
 from sapiens_batch.errors import InputError
 from sapiens_batch.images import frames
+from sapiens_batch.images.collector import ViewCollector
 from sapiens_batch.images.decode import decode
 from sapiens_batch.images.pixels import to_rgb
-from sapiens_batch.images.views import make_view
+from sapiens_batch.labels import label_rows
 from sapiens_batch.persons.boxes import sort_out, whole_image
 from sapiens_batch.records import (
     Array,
@@ -26,7 +27,6 @@ from sapiens_batch.records import (
     Level,
     TaskLabels,
     TaskName,
-    View,
     ViewBatch,
     ViewSpec,
 )
@@ -149,20 +149,18 @@ class Images:
             InputError: An image is none or a file cannot be read, or no view can be cut from a box.
             SampleError: An encoded file cannot be decoded.
         """
-        made: dict[ViewSpec, list[View]] = {spec: [] for spec in specs}
+        views = ViewCollector(specs, stop - start)
         sizes: list[tuple[int, int]] = []
         boxes: list[Array] = []
+        num_persons = 0
         for index, image in enumerate(self._images[start:stop], start=start):
             pixels = _pixels(image, index)
             sizes.append((pixels.shape[0], pixels.shape[1]))
             boxes.append(self._boxes_of(index, sizes[-1]))
-            for spec, views in made.items():
-                if spec.owner is Level.IMAGE:
-                    views.append(make_view(pixels, spec))
-                else:
-                    views += [make_view(pixels, spec, box) for box in boxes[-1]]
-        batches = {spec: _batch(spec, views, sizes, boxes) for spec, views in made.items()}
-        return OpenedImages(tuple(sizes), tuple(boxes), batches)
+            persons = range(num_persons, num_persons + len(boxes[-1]))
+            views.add(pixels, index - start, boxes[-1], persons)
+            num_persons = persons.stop
+        return OpenedImages(tuple(sizes), tuple(boxes), views.batches())
 
     def _boxes_of(self, index: int, size: tuple[int, int]) -> Array:
         if self._whole:
@@ -203,46 +201,14 @@ class OpenedImages:
                 boxes,
                 schemas,
                 {
-                    name: _rows(made, index, index + 1)
+                    name: label_rows(made, index, index + 1)
                     if schemas[name].level is Level.IMAGE
-                    else _rows(made, first[index], first[index + 1])
+                    else label_rows(made, first[index], first[index + 1])
                     for name, made in labels.items()
                 },
             )
             for index, (size, boxes) in enumerate(zip(self.sizes, self.boxes, strict=True))
         ]
-
-
-def _rows(labels: TaskLabels, start: int, stop: int) -> TaskLabels:
-    return TaskLabels(
-        {name: values[start:stop] for name, values in labels.columns.items()},
-        None if labels.array is None else labels.array[start:stop],
-        labels.frames[start:stop],
-        labels.problems[start:stop],
-    )
-
-
-def _batch(
-    spec: ViewSpec,
-    views: Sequence[View],
-    sizes: Sequence[tuple[int, int]],
-    boxes: Sequence[Array],
-) -> ViewBatch:
-    per_image: Callable[[Array], int] = len if spec.owner is Level.PERSON else lambda _: 1
-    owners = [
-        size
-        for size, of_image in zip(sizes, boxes, strict=True)
-        for _ in range(per_image(of_image))
-    ]
-    empty = np.empty((0, spec.height, spec.width, 3), np.uint8)
-    return ViewBatch(
-        spec,
-        np.stack([view.canvas for view in views]) if views else empty,
-        tuple(view.to_source for view in views),
-        tuple(view.content for view in views),
-        tuple(owners),
-        tuple(range(len(views))),
-    )
 
 
 def _read(uri: str) -> bytes:

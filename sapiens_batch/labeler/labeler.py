@@ -10,6 +10,7 @@ from __future__ import annotations
 from collections.abc import Collection, Mapping, Sequence
 from typing import Final, Literal
 
+import numpy as np
 import torch
 
 from sapiens_batch.errors import SpecError
@@ -17,6 +18,7 @@ from sapiens_batch.labeler.batches import AdaptiveBatches
 from sapiens_batch.labeler.checkpoints import describe
 from sapiens_batch.labeler.forward import Group, PixelNormaliser, exact_float32, load_groups
 from sapiens_batch.labeler.image_labels import Boxes, ImageInput, ImageLabels, Images
+from sapiens_batch.labels import join_labels
 from sapiens_batch.models.weights import Checkpoint
 from sapiens_batch.records import LabelSchema, TaskLabels, TaskName, ViewBatch, ViewSpec
 from sapiens_batch.spec.task import TaskSpec
@@ -169,10 +171,13 @@ class Labeler:
         parts = self._batches.run(
             len(views), lambda start, stop: self._label_batch(group, views.select(start, stop))
         )
-        return {task.name: task.join([part[task.name] for part in parts]) for task in group.tasks}
+        return {
+            task.name: join_labels(task.schema, [part.pop(task.name) for part in parts])
+            for task in group.tasks
+        }
 
     def _label_batch(self, group: Group, views: ViewBatch) -> dict[TaskName, TaskLabels]:
-        encodings = group.encode(self._normalise(views.canvases))
+        encodings = group.encode(self._normalise(np.asarray(views.canvases)))
         self._num_encoder_calls += 1
         return {
             task.name: task.decode(group.run_head(task, encodings), views) for task in group.tasks

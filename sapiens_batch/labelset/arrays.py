@@ -102,7 +102,7 @@ class LabelArray:
                 continue
             places = np.flatnonzero(chunks == chunk)
             positions = (wanted[places] % array.shard_rows).tolist()
-            values = self._read_several(objects[chunk], positions, array.shard_rows)
+            values = self._read(objects[chunk], positions, array.shard_rows)
             for place, position in zip(places.tolist(), positions, strict=True):
                 if position in values:
                     found[place] = values[position]
@@ -132,7 +132,9 @@ class LabelArray:
             raise IndexError(f"row {row} of an array of {array.shape[0]} rows, shard {shard_id}")
         chunk, position = divmod(row, array.shard_rows)
         stored = self._objects(array).get(chunk)
-        return None if stored is None else self._read(stored, position, array.shard_rows)
+        if stored is None:
+            return None
+        return self._read(stored, [position], array.shard_rows).get(position)
 
     def rows(self, shard_id: str) -> Iterator[tuple[int, Array]]:
         """Every stored row of a shard with its number, reading each object once.
@@ -158,14 +160,22 @@ class LabelArray:
             self._last_array = (array, array.by_chunk())
         return self._last_array[1]
 
-    def _read_several(
+    def _read(
         self, stored: StoredObject, positions: Sequence[int], shard_rows: int
     ) -> dict[int, Array]:
         """Rows of an object that were labeled, by position."""
-        if len(positions) >= WHOLE_OBJECT_ROWS:
+        if self._reads_whole(stored) or len(positions) >= WHOLE_OBJECT_ROWS:
             return dict(self._decode(stored, shard_rows, positions))
-        found = {position: self._read(stored, position, shard_rows) for position in positions}
-        return {position: row for position, row in found.items() if row is not None}
+        try:
+            index = self._index(stored, shard_rows)
+            spans = {position: zarr.row_range(index, position) for position in positions}
+            return {
+                position: zarr.decode_inner(self.field, read_range(self._store, stored, *span))
+                for position, span in spans.items()
+                if span is not None
+            }
+        except ValueError as error:
+            raise damaged(stored.key, str(error)) from error
 
     def _decode(
         self, stored: StoredObject, shard_rows: int, positions: Sequence[int] | None = None
@@ -183,17 +193,6 @@ class LabelArray:
         if held[0] != stored.key:
             self._last_object = held = (stored.key, stored.read(self._store))
         return held[1]
-
-    def _read(self, stored: StoredObject, position: int, shard_rows: int) -> Array | None:
-        if self._reads_whole(stored):
-            return dict(self._decode(stored, shard_rows, [position])).get(position)
-        try:
-            found = zarr.row_range(self._index(stored, shard_rows), position)
-            if found is None:
-                return None
-            return zarr.decode_inner(self.field, read_range(self._store, stored, *found))
-        except ValueError as error:
-            raise damaged(stored.key, str(error)) from error
 
     def _reads_whole(self, stored: StoredObject) -> bool:
         return self._whole_objects or stored.size_bytes <= SMALL_OBJECT_BYTES

@@ -20,12 +20,7 @@ Place = tuple[str, int]
 
 
 def iter_places(labels: LabelSet, wanted: ds.Expression | None = None) -> Iterator[Place]:
-    """Places of samples in stored order.
-
-    Args:
-        labels: The job.
-        wanted: Which rows of `images`.
-    """
+    """Places of samples in stored order."""
     for shard_id in labels.shard_ids(wanted):
         rows = labels.shard_rows(shard_id, Level.IMAGE, wanted, ["index"])
         for index in rows["index"].to_numpy():
@@ -35,14 +30,7 @@ def iter_places(labels: LabelSet, wanted: ds.Expression | None = None) -> Iterat
 def random_places(
     labels: LabelSet, count: int, seed: int, wanted: ds.Expression | None = None
 ) -> list[Place]:
-    """Up to `count` places of samples, in random order.
-
-    Args:
-        labels: The job.
-        count: How many.
-        seed: Decides which.
-        wanted: Which rows of `images`.
-    """
+    """Up to `count` places of samples, in random order."""
     ranked = ((_rank(seed, place), place) for place in iter_places(labels, wanted))
     return [place for _, place in heapq.nsmallest(count, ranked)]
 

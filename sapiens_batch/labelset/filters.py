@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import reduce
 from typing import Any, Final, NamedTuple
 
@@ -33,7 +33,10 @@ _TOKEN: Final = re.compile(
 _KEYWORDS: Final = {
     "AND", "OR", "NOT", "IN", "IS", "NULL", "LIKE", "BETWEEN", "TRUE", "FALSE",
 }  # fmt: skip
-_COMPARISONS: Final = {"=", "!=", "<>", "<", "<=", ">", ">="}
+_COMPARISONS: Final[Mapping[str, Callable[[Any, Any], Any]]] = {
+    "=": operator.eq, "!=": operator.ne, "<>": operator.ne,
+    "<": operator.lt, "<=": operator.le, ">": operator.gt, ">=": operator.ge,
+}  # fmt: skip
 
 
 def as_expression(wanted: Filter | None, schema: pa.Schema) -> ds.Expression | None:
@@ -50,10 +53,6 @@ def parse_filter(text: str, schema: pa.Schema) -> ds.Expression:
 
     Comparisons, AND, OR, NOT, IN, BETWEEN, LIKE and IS NULL over columns, numbers, 'strings', TRUE
     and FALSE; keywords in any case, names with odd characters in double quotes.
-
-    Args:
-        text: The filter.
-        schema: Schema of the table that is filtered.
 
     Raises:
         InputError: It is no such filter, or does not fit the columns; the message says where.
@@ -117,7 +116,8 @@ class _Parser:
         token = self._next
         if token.kind in _COMPARISONS:
             self._position += 1
-            return _compare(column, token.kind, self._literal())
+            compared: ds.Expression = _COMPARISONS[token.kind](column, self._literal())
+            return compared
         if self._takes("IS"):
             absent = not self._takes("NOT")
             self._expect("NULL")
@@ -138,15 +138,16 @@ class _Parser:
             self._expect(")")
             # equalities, since null IN (…) is null: a row without a value is in no list and in no
             # list's complement
-            equal: list[ds.Expression] = [_compare(column, "=", value) for value in values]
-            return reduce(operator.or_, equal)
+            found: ds.Expression = reduce(operator.or_, [column == value for value in values])
+            return found
         if self._takes("LIKE"):
             like: ds.Expression = pc.match_like(column, pattern=str(self._literal()))
             return like
         if self._takes("BETWEEN"):
             low = self._literal()
             self._expect("AND")
-            return _compare(column, ">=", low) & _compare(column, "<=", self._literal())
+            between: ds.Expression = (column >= low) & (column <= self._literal())
+            return between
         raise self._unexpected("IN, LIKE or BETWEEN")
 
     def _column(self) -> ds.Expression:
@@ -209,16 +210,3 @@ def _token(match: re.Match[str]) -> _Token:
     if kind == "word" and text.upper() in _KEYWORDS:
         return _Token(text.upper(), None, start)
     return _Token(text, None, start) if kind == "sign" else _Token("name", text, start)
-
-
-def _compare(column: ds.Expression, sign: str, value: Any) -> ds.Expression:
-    results: dict[str, ds.Expression] = {
-        "=": column == value,
-        "!=": column != value,
-        "<>": column != value,
-        "<": column < value,
-        "<=": column <= value,
-        ">": column > value,
-        ">=": column >= value,
-    }
-    return results[sign]

@@ -56,10 +56,7 @@ def labeled_rows(labels: LabelSet, tasks: Sequence[str], wanted: Filter | None) 
 def spans(labels: LabelSet, wanted: ds.Expression, num_readers: int) -> list[Span]:
     """Shards cut at stored objects into runs, at least four for each reader where there are enough.
 
-    Args:
-        labels: The job.
-        wanted: Which rows; shards that it rules out are left out.
-        num_readers: How many readers share the job.
+    Shards that the filter rules out are left out.
     """
     shard_ids = labels.shard_ids(wanted)
     runs_per_shard = max(1, -(-4 * num_readers // max(1, len(shard_ids))))

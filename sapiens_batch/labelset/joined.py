@@ -6,14 +6,16 @@ sample is joined with at most one other, and what has no partner is counted, nev
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from typing import Literal
 
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.dataset as ds
 
 from sapiens_batch.errors import InputError
+from sapiens_batch.labelset.draw import Place
 from sapiens_batch.labelset.filters import Filter, as_expression
 from sapiens_batch.labelset.labels import LabelSet
 from sapiens_batch.labelset.sample import SampleLabels
@@ -26,12 +28,8 @@ class JoinedLabels:
     """Samples that two jobs have in common.
 
     Attributes:
-        first: One job.
-        second: The other.
         places: `key, shard_id, index, shard_id_second, index_second` of the common samples, in the
             stored order of the first job.
-        num_only_first: Samples of the first job without a partner.
-        num_only_second: Samples of the second job without a partner.
     """
 
     first: LabelSet
@@ -44,13 +42,17 @@ class JoinedLabels:
         return int(self.places.num_rows)
 
     def samples(self) -> Iterator[tuple[SampleLabels, SampleLabels]]:
-        """Both jobs' labels of every common sample."""
-        for batch in self.places.to_batches():
-            for row in batch.to_pylist():
-                yield (
-                    self.first.sample_at(row["shard_id"], row["index"]),
-                    self.second.sample_at(row["shard_id_second"], row["index_second"]),
-                )
+        """Both jobs' labels of every common sample, shard by shard of the first job."""
+        for shard_id in pc.unique(self.places["shard_id"]).to_pylist():
+            partners = {
+                row["index"]: (row["shard_id_second"], row["index_second"])
+                for row in self.places.filter(ds.field("shard_id") == shard_id).to_pylist()
+            }
+            others = _samples_at(self.second, partners.values())
+            for sample in self.first.samples(ds.field("shard_id") == shard_id):
+                place = partners.get(sample.row["index"])
+                if place is not None:
+                    yield sample, others[place]
 
 
 def join_labels(
@@ -83,6 +85,18 @@ def join_labels(
     joined = joined.select(["key", "shard_id", "index", "shard_id_second", "index_second"])
     num = joined.num_rows
     return JoinedLabels(first, second, joined, mine.num_rows - num, other.num_rows - num)
+
+
+def _samples_at(labels: LabelSet, places: Iterable[Place]) -> dict[Place, SampleLabels]:
+    wanted: dict[str, list[int]] = {}
+    for shard_id, index in places:
+        wanted.setdefault(shard_id, []).append(index)
+    arrays = labels.arrays(whole_objects=True)
+    return {
+        (shard_id, int(sample.row["index"])): sample
+        for shard_id, indices in sorted(wanted.items())
+        for sample in labels.shard_samples(shard_id, ds.field("index").isin(indices), arrays)
+    }
 
 
 def _places(labels: LabelSet, wanted: Filter | None) -> pa.Table:

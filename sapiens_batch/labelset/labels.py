@@ -8,24 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
 from functools import cached_property
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Final
 
 import pyarrow as pa
 import pyarrow.dataset as ds
 
 from sapiens_batch.errors import InputError
 from sapiens_batch.labelset.arrays import LabelArray
-from sapiens_batch.labelset.commits import CommitReader
 from sapiens_batch.labelset.filters import Filter, as_expression
 from sapiens_batch.labelset.sample import SampleLabels, table_rows
-from sapiens_batch.labelset.shard import select_rows
 from sapiens_batch.protocol.commit import Commit
+from sapiens_batch.protocol.documents import StoredObject
 from sapiens_batch.protocol.job import JobDocument
 from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.protocol.snapshot import CommitSummary, read_summaries
 from sapiens_batch.records import LabelSchema, Level
 from sapiens_batch.sinks.parquet import table_schema
-from sapiens_batch.storage import open_store
+from sapiens_batch.storage import Store, open_store
 from sapiens_batch.storage.arrow import arrow_filesystem
 
 if TYPE_CHECKING:
@@ -34,13 +33,59 @@ if TYPE_CHECKING:
 
     from sapiens_batch.labelset.items import Size
 
+KEPT_COMMITS: Final = 256
+"""Documents of large shards are large, so only the last few are kept in memory."""
+
+
+class CommitReader(Mapping[str, Commit]):
+    """Commits by shard id, of the generations that were visible; each is read when asked for."""
+
+    def __init__(self, manifest: Manifest, generations: Mapping[str, int]) -> None:
+        self._manifest = manifest
+        self._generations = generations
+        self._kept: dict[str, Commit] = {}
+
+    def __getitem__(self, shard_id: str) -> Commit:
+        found = self._kept.get(shard_id)
+        if found is None:
+            found = self._manifest.commit(shard_id, self._generations[shard_id])
+            while len(self._kept) >= KEPT_COMMITS:
+                self._kept.pop(next(iter(self._kept)), None)
+            self._kept[shard_id] = found
+        return found
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._generations)
+
+    def __len__(self) -> int:
+        return len(self._generations)
+
+    def __contains__(self, shard_id: object) -> bool:
+        return shard_id in self._generations
+
+
+def select_rows(
+    store: Store,
+    stored: StoredObject,
+    *,
+    schema: pa.Schema | None = None,
+    wanted: ds.Expression | None = None,
+    columns: Sequence[str] | None = None,
+) -> pa.Table:
+    """Some rows and columns of a table, in order; no more of it is read than they need.
+
+    Raises:
+        MissingObjectError: The object is gone.
+        ProtocolError: It is damaged.
+    """
+    filesystem = arrow_filesystem(store, {stored.key: stored}.get)
+    fragment = ds.ParquetFileFormat().make_fragment(stored.key, filesystem=filesystem)
+    names = None if columns is None else list(columns)
+    return fragment.to_table(schema=schema, filter=wanted, columns=names)
+
 
 def open_labels(uri: str, storage_options: Mapping[str, Any] | None = None) -> LabelSet:
     """Open a job directory for reading.
-
-    Args:
-        uri: Path or fsspec address of the job directory.
-        storage_options: Passed to fsspec.
 
     Raises:
         StorageError: There is no job, or it cannot be read.
@@ -56,7 +101,6 @@ class LabelSet:
         manifest: The job; which shards are visible is found out now.
 
     Attributes:
-        job: The job's document.
         shards: What is known of every visible shard, by id, without reading its commit.
         commits: Newest commits by shard id, each read when it is asked for.
         schemas: Label schemas by task.
@@ -95,9 +139,7 @@ class LabelSet:
     def array(self, task: str, *, whole_objects: bool = False) -> LabelArray:
         """The dense array of a task.
 
-        Args:
-            task: The task.
-            whole_objects: For reading in order: each stored object is read once and as a whole.
+        With `whole_objects`, for reading in order, each stored object is read once and as a whole.
 
         Raises:
             KeyError: The job has no such task.
@@ -107,6 +149,14 @@ class LabelSet:
             raise KeyError(f"job {self.job.name!r} has tasks {sorted(self.schemas)}, not {task!r}")
         schema = self.schemas[task]
         return LabelArray(self._store, schema, self.commits, whole_objects=whole_objects)
+
+    def arrays(self, *, whole_objects: bool = False) -> dict[str, LabelArray]:
+        """The dense arrays of all tasks that have one; as `array`."""
+        return {
+            task: self.array(task, whole_objects=whole_objects)
+            for task, schema in self.schemas.items()
+            if schema.array
+        }
 
     def sample(
         self, key: str, shard_id: str | None = None, index: int | None = None
@@ -126,10 +176,10 @@ class LabelSet:
             wanted &= ds.field("shard_id") == shard_id
         if index is not None:
             wanted &= ds.field("index") == index
-        found = table_rows(self.images.to_table(filter=wanted))
+        found = self.images.to_table(columns=["shard_id", "index"], filter=wanted).to_pylist()
         if len(found) != 1:
             raise self._ambiguous(key, found)
-        return self._sample(found[0])
+        return self.sample_at(found[0]["shard_id"], found[0]["index"])
 
     def sample_at(self, shard_id: str, index: int) -> SampleLabels:
         """The labels of the sample at a place; opens the files of its shard only.
@@ -138,12 +188,10 @@ class LabelSet:
             KeyError: The shard is not committed.
             IndexError: The shard has no such sample.
         """
-        found = table_rows(self.shard_rows(shard_id, Level.IMAGE, ds.field("index") == index))
-        if not found:
-            raise IndexError(
-                f"sample {index} of a shard of {self.shards[shard_id].num_samples}, {shard_id}"
-            )
-        return self._sample(found[0])
+        for sample in self.shard_samples(shard_id, ds.field("index") == index):
+            return sample
+        num = self.shards[shard_id].num_samples
+        raise IndexError(f"sample {index} of a shard of {num}, {shard_id}")
 
     def samples(self, wanted: Filter | None = None) -> Iterator[SampleLabels]:
         """Samples in stored order, shard by shard, with one shard's rows in memory.
@@ -158,16 +206,38 @@ class LabelSet:
             InputError: The text is no filter.
         """
         expression = as_expression(wanted, self._table_schemas[Level.IMAGE])
-        arrays = self._arrays(whole_objects=True)
+        arrays = self.arrays(whole_objects=True)
         for shard_id in self.shard_ids(expression):
-            rows = table_rows(self.shard_rows(shard_id, Level.IMAGE, expression))
-            persons: dict[int, list[dict[str, Any]]] = {}
-            if rows:
-                for person in table_rows(self.shard_rows(shard_id, Level.PERSON)):
-                    persons.setdefault(person["index"], []).append(person)
-            for row in rows:
-                mine = tuple(persons.get(row["index"], ()))
-                yield SampleLabels(row, mine, self.schemas, arrays)
+            yield from self.shard_samples(shard_id, expression, arrays)
+
+    def shard_samples(
+        self,
+        shard_id: str,
+        wanted: ds.Expression | None,
+        arrays: Mapping[str, LabelArray] | None = None,
+    ) -> Iterator[SampleLabels]:
+        """Samples of one shard in order, with their rows in memory.
+
+        Args:
+            shard_id: A committed shard.
+            wanted: Which rows of `images`.
+            arrays: Arrays to read from, by task; those of several calls share what they keep.
+
+        Raises:
+            KeyError, ProtocolError: As for `shard_rows`.
+        """
+        rows = table_rows(self.shard_rows(shard_id, Level.IMAGE, wanted))
+        if not rows:
+            return
+        index = ds.field("index")
+        owners = (index >= rows[0]["index"]) & (index <= rows[-1]["index"])
+        persons: dict[int, list[dict[str, Any]]] = {}
+        for person in table_rows(self.shard_rows(shard_id, Level.PERSON, owners)):
+            persons.setdefault(person["index"], []).append(person)
+        arrays = self.arrays() if arrays is None else arrays
+        for row in rows:
+            mine = tuple(persons.get(row["index"], ()))
+            yield SampleLabels(row, mine, self.schemas, arrays)
 
     def shard_ids(self, wanted: ds.Expression | None = None) -> list[str]:
         """Committed shards, sorted; without those that a filter on `shard_id` rules out."""
@@ -184,12 +254,6 @@ class LabelSet:
         columns: Sequence[str] | None = None,
     ) -> pa.Table:
         """Rows of one shard, in order, with whatever size the job has: one file is opened.
-
-        Args:
-            shard_id: A committed shard.
-            level: Which table.
-            wanted: Which rows.
-            columns: Which columns; all by default.
 
         Raises:
             KeyError: The shard is not committed.
@@ -236,11 +300,8 @@ class LabelSet:
     ) -> IterableDataset[dict[str, Any]]:
         """An iterable torch dataset: reads in stored order, shared among workers and processes.
 
-        Args:
-            tasks: As for `to_torch`.
-            wanted: As for `to_torch`.
-            size: As for `to_torch`.
-            seed: Shuffles the runs of samples that are read together, differently each epoch.
+        Arguments are those of `to_torch`; `seed` shuffles the runs of samples that are read
+        together, differently each epoch.
 
         Raises:
             DependencyError, InputError: As for `to_torch`.
@@ -258,10 +319,7 @@ class LabelSet:
     ) -> ray.data.Dataset:
         """A Ray dataset with a row per sample; nothing is read before it is consumed.
 
-        Args:
-            tasks: As for `to_torch`.
-            wanted: As for `to_torch`.
-            size: As for `to_torch`.
+        Arguments are those of `to_torch`.
 
         Raises:
             DependencyError, InputError: As for `to_torch`.
@@ -270,35 +328,19 @@ class LabelSet:
 
         return ray_dataset(self, tasks, wanted, size=size)
 
-    def _sample(self, row: dict[str, Any]) -> SampleLabels:
-        mine = ds.field("index") == row["index"]
-        persons = table_rows(self.shard_rows(row["shard_id"], Level.PERSON, mine))
-        persons.sort(key=lambda person: int(person["person"]))
-        return SampleLabels(row, tuple(persons), self.schemas, self._arrays())
-
-    def _arrays(self, *, whole_objects: bool = False) -> dict[str, LabelArray]:
-        return {
-            task: self.array(task, whole_objects=whole_objects)
-            for task, schema in self.schemas.items()
-            if schema.array
-        }
-
     def _dataset(self, level: Level) -> ds.Dataset:
         """The table of a level; each file takes a kilobyte and a half of memory."""
         schema = self._table_schemas[level]
-        owner, paths, partitions = ds.field("shard_id"), [], []
-        for shard_id, key in self._summaries.table_keys(level.table):
-            paths.append(key)
-            # lets a filter on shard_id skip the other files without opening them
-            partitions.append(owner == shard_id)
-        if not paths:
+        keys = list(self._summaries.table_keys(level.table))
+        if not keys:
             return ds.dataset(pa.Table.from_batches([], schema=schema))
         return ds.FileSystemDataset.from_paths(
-            paths,
+            [key for _, key in keys],
             schema=schema,
             format=ds.ParquetFileFormat(),
             filesystem=arrow_filesystem(self._store, self._summaries.stored),
-            partitions=partitions,
+            # lets a filter on shard_id skip the other files without opening them
+            partitions=[ds.field("shard_id") == shard_id for shard_id, _ in keys],
         )
 
     def _ambiguous(self, key: str, found: list[dict[str, Any]]) -> InputError:

@@ -18,8 +18,7 @@ from sapiens_batch.records import Array
 def run_lengths(mask: Array) -> list[int]:
     """Lengths of the runs down the columns, beginning with the background's, which may be 0.
 
-    Args:
-        mask: (height, width), anything but zero is inside.
+    The mask is (height, width), anything but zero is inside.
     """
     flat = np.asarray(mask, bool).ravel(order="F")
     if not len(flat):
@@ -30,10 +29,7 @@ def run_lengths(mask: Array) -> list[int]:
 
 
 def encode_rle(mask: Array) -> dict[str, Any]:
-    """A mask as COCO's compressed RLE, as pycocotools takes it from a JSON file.
-
-    Args:
-        mask: (height, width), anything but zero is inside.
+    """A (height, width) mask as COCO's compressed RLE, as pycocotools takes it from a JSON file.
 
     Returns:
         `size` [height, width] and `counts`, the compressed run lengths as text.

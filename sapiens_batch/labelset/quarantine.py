@@ -12,10 +12,9 @@ from dataclasses import dataclass
 import pyarrow.dataset as ds
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.labelset.shard import select_rows
+from sapiens_batch.labelset.labels import select_rows
 from sapiens_batch.protocol.commit import total_reasons
 from sapiens_batch.protocol.manifest import Manifest
-from sapiens_batch.protocol.snapshot import CommitSummary
 from sapiens_batch.records import Level, Status
 
 _COLUMNS = ("index", "key", "reason", "message")
@@ -23,16 +22,7 @@ _COLUMNS = ("index", "key", "reason", "message")
 
 @dataclass(frozen=True, slots=True)
 class Quarantined:
-    """One sample that could not be labeled.
-
-    Attributes:
-        shard_id: Its shard.
-        shard_key: Source-relative name of the shard.
-        index: Its position in the shard.
-        key: Its own key.
-        reason: Dotted name from the taxonomy.
-        message: What a person needs to mend it.
-    """
+    """One sample that could not be labeled: its place, why, and what mends it."""
 
     shard_id: str
     shard_key: str
@@ -67,7 +57,16 @@ def quarantined(
             continue
         images = shard.tables[Level.IMAGE.table]
         table = select_rows(manifest.store, images, columns=_COLUMNS, wanted=wanted)
-        yield from _samples(shard, table.to_pylist(), reasons)
+        for row in table.to_pylist():
+            if matches(row["reason"], reasons):
+                yield Quarantined(
+                    shard_id=shard.shard_id,
+                    shard_key=shard.shard_key,
+                    index=row["index"],
+                    key=row["key"],
+                    reason=row["reason"],
+                    message=row["message"] or "",
+                )
 
 
 def check_asked(
@@ -79,11 +78,6 @@ def check_asked(
     """Check that what is asked for is the reason and the key of some quarantined sample.
 
     A job that has none at all passes: nothing is left of what was asked for.
-
-    Args:
-        manifest: The job.
-        reasons: As for `quarantined`.
-        keys: As for `quarantined`.
 
     Raises:
         InputError: No sample has any of the reasons and keys; says which reasons there are.
@@ -107,19 +101,3 @@ def check_asked(
 def matches(reason: str, wanted: Collection[str] | None) -> bool:
     """Whether a reason is wanted; None wants all."""
     return wanted is None or any(reason == one or reason.startswith(f"{one}.") for one in wanted)
-
-
-def _samples(
-    shard: CommitSummary, rows: list[dict[str, str | int]], reasons: Collection[str] | None
-) -> Iterator[Quarantined]:
-    for row in rows:
-        reason = str(row["reason"])
-        if matches(reason, reasons):
-            yield Quarantined(
-                shard_id=shard.shard_id,
-                shard_key=shard.shard_key,
-                index=int(row["index"]),
-                key=str(row["key"]),
-                reason=reason,
-                message=str(row["message"] or ""),
-            )

@@ -1,6 +1,6 @@
 """All labels of one sample: its rows, and its arrays on their frames or in source pixels.
 
-Finding the sample is left to `labels`. Arrays are read when asked for.
+Finding the sample is left to `labels`. Arrays are read when asked for; their last axes are y and x.
 """
 
 from __future__ import annotations
@@ -14,9 +14,10 @@ import pyarrow as pa
 
 from sapiens_batch.errors import InputError
 from sapiens_batch.images import frames
+from sapiens_batch.images.geometry import stretch_map
 from sapiens_batch.labelset.arrays import LabelArray
-from sapiens_batch.labelset.overlay import lay_over
 from sapiens_batch.records import Affine, Array, LabelSchema, Level
+from sapiens_batch.sinks import zarr
 from sapiens_batch.sinks.parquet import column_values
 from sapiens_batch.spec.mistakes import did_you_mean
 
@@ -61,12 +62,11 @@ class SampleLabels:
         values = self.arrays[task].row(owner["shard_id"], owner[f"{task}_row"])
         if values is None:
             return None
-        y, x = self._axes(task)
-        place = [slice(None)] * values.ndim
-        place[y], place[x] = slice(owner[f"{task}_height"]), slice(owner[f"{task}_width"])
-        return values[tuple(place)]
+        return values[..., : owner[f"{task}_height"], : owner[f"{task}_width"]]
 
-    def to_source(self, task: str, person: int | None = None) -> Array | None:
+    def to_source(
+        self, task: str, person: int | None = None, *, size: tuple[int, int] | None = None
+    ) -> Array | None:
         """A task's array in source pixels, or None where there is no label.
 
         Class maps take the nearest value, numeric maps are bilinear, normals are made unit again.
@@ -76,12 +76,13 @@ class SampleLabels:
         Args:
             task: A task with an array.
             person: Number of the person, for tasks that label persons; None lays the maps of all
-                persons over one another, the first on top (see `overlay.lay_over`).
+                persons over one another, the first on top (see `lay_over`).
+            size: (height, width) of the source scaled, px; the map is resampled once all the same.
 
         Raises:
             KeyError, ValueError: As for `array`.
         """
-        return self._in_source(task, person, channel=None)
+        return self._in_source(task, person, channel=None, size=size)
 
     def depth(self, task: str = "pointmap") -> Array | None:
         """(height, width) float32 distance along the optical axis, m, or None without a label.
@@ -94,46 +95,50 @@ class SampleLabels:
         """
         return self._in_source(task, None, channel=2)
 
-    def _in_source(self, task: str, person: int | None, *, channel: int | None) -> Array | None:
+    def _in_source(
+        self,
+        task: str,
+        person: int | None,
+        *,
+        channel: int | None,
+        size: tuple[int, int] | None = None,
+    ) -> Array | None:
         """A map on the source; one channel of it comes in float32."""
         schema = self._schema(task)
+        size = size or (self.row["height"], self.row["width"])
         owners: list[int | None] = [person]
         if schema.array is not None and schema.level is Level.PERSON and person is None:
             owners = [row["person"] for row in reversed(self.persons)]
         whole: Array | None = None
         for owner in owners:
-            placed = self._placed(task, owner, channel)
+            placed = self._placed(task, owner, channel, size)
             if placed is None:
                 continue
             first = whole is None
             if whole is None:
-                shape = (*placed.values.shape[:-2], self.row["height"], self.row["width"])
+                shape = (*placed.values.shape[:-2], *size)
                 whole = np.full(shape, self.arrays[task].field.fill_value, placed.values.dtype)
             window = whole[..., placed.rows, placed.columns]
             window[...] = placed.values if first else lay_over(schema, placed.values, window)
-        if whole is None or channel is not None:
-            return whole
-        return np.moveaxis(whole, (-2, -1), self._axes(task))
+        return whole
 
-    def _placed(self, task: str, person: int | None, channel: int | None) -> frames.Placed | None:
-        """A map where it lies on the source, its last axes y and x."""
+    def _placed(
+        self, task: str, person: int | None, channel: int | None, size: tuple[int, int]
+    ) -> frames.Placed | None:
+        """A map where it lies on the source of that size."""
         values = self.array(task, person)
         if values is None:
             return None
         field = self.arrays[task].field
-        values = np.moveaxis(values, self._axes(task), (-2, -1))
-        others = [name for name in field.dimension_names if name not in ("y", "x")]
-        if channel is not None and others:
-            values = np.take(values, channel, others.index("channel"))
-        placed = frames.place(
-            values if channel is None else values.astype(np.float32),
-            frame_affine(self._owner(task, person), task),
-            (self.row["height"], self.row["width"]),
-            interpolation=frames.interpolation_of(field),
-        )
+        affine = frame_affine(self._owner(task, person), task)
+        source = (self.row["height"], self.row["width"])
+        if size != source:
+            affine = affine.then(stretch_map(size, source))
+        if channel is not None:
+            values = (values[channel] if values.ndim == 3 else values).astype(np.float32)
+        placed = frames.place(values, affine, size, interpolation=frames.interpolation_of(field))
         if task == "normal":
-            unit = frames.renormalize(placed.values, others.index("channel"))
-            return placed._replace(values=unit)
+            return placed._replace(values=frames.renormalize(placed.values, 0))
         return placed
 
     def mask(
@@ -200,9 +205,35 @@ class SampleLabels:
             )
         return self.schemas[task]
 
-    def _axes(self, task: str) -> tuple[int, int]:
-        names = self.arrays[task].field.dimension_names
-        return names.index("y"), names.index("x")
+
+def lay_over(schema: LabelSchema, top: Array, below: Array) -> Array:
+    """One map of two.
+
+    Args:
+        schema: A task with an array whose last axes are y and x.
+        top: (..., h, w) the map that wins where both have a label.
+        below: (..., h, w) the map that shows elsewhere.
+
+    Returns:
+        (..., h, w). A background in class masks hides nothing, and of two mattes the greater alpha
+        wins, so that a person who reaches into another one's box does not erase the other.
+    """
+    if schema.array is None:
+        raise ValueError(f"task {schema.task} has no array")
+    shows = zarr.is_labeled(schema.array, top)
+    free = ~zarr.is_labeled(schema.array, below)
+    if schema.task == "seg":
+        shows &= (top != background_class(schema)) | free
+    elif schema.task == "matting":
+        shows &= (top[-1] >= below[-1]) | free
+    merged: Array = np.where(shows, top, below)
+    return merged
+
+
+def background_class(schema: LabelSchema) -> int:
+    """The class that means "no person": the one called background, else the first."""
+    names = [str(name).lower() for name in schema.metadata.get("classes") or ()]
+    return names.index("background") if "background" in names else 0
 
 
 def table_rows(table: pa.Table) -> list[dict[str, Any]]:

@@ -27,17 +27,7 @@ if TYPE_CHECKING:
 
 
 class LabelDataset(Dataset[Item]):
-    """Random access to the labels of samples, in stored order.
-
-    Args:
-        labels: The job.
-        tasks: Which labels.
-        wanted: Which rows of `images`.
-        size: Pixels of arrays, see `items.sample_item`.
-
-    Raises:
-        InputError: The job has no such task, or the text is no filter.
-    """
+    """Random access to the labels of samples, in stored order; see `LabelSet.to_torch`."""
 
     def __init__(
         self, labels: LabelSet, tasks: Sequence[str], wanted: Filter | None, *, size: Size
@@ -60,18 +50,10 @@ class LabelDataset(Dataset[Item]):
 class LabelStream(IterableDataset[Item]):
     """Labels of samples in stored order, split among the workers of all processes.
 
-    Args:
-        labels: The job.
-        tasks: Which labels.
-        wanted: Which rows of `images`.
-        size: Pixels of arrays, see `items.sample_item`.
-        seed: Shuffles the spans of samples that are read together; None keeps their order.
+    See `LabelSet.to_torch_stream` for the arguments.
 
     Attributes:
         epoch: Part of the seed; set it before each pass for another order.
-
-    Raises:
-        InputError: The job has no such task, or the text is no filter.
     """
 
     def __init__(

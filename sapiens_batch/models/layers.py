@@ -46,8 +46,9 @@ class ChannelScale(nn.Module):
 
 def rope_periods(head_dim: int) -> Tensor:
     """Periods of the D / 4 frequencies of one axis, float32."""
-    count = head_dim // 4
-    exponents = 2.0 * torch.arange(count, dtype=torch.float32) / (head_dim // 2)
+    # on the CPU also where modules are made without memory: there torch loads its compiler for this
+    steps = torch.arange(head_dim // 4, dtype=torch.float32, device="cpu")
+    exponents = 2.0 * steps / (head_dim // 2)
     return ROPE_BASE**exponents
 
 

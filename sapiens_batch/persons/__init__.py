@@ -1,11 +1,10 @@
-"""Where the persons of an image come from: one module per origin, one line each in the table."""
+"""Where the persons of an image come from: one line in the table for each origin."""
 
 from __future__ import annotations
 
 from sapiens_batch.persons.base import PersonFinder
 from sapiens_batch.persons.detector import DetectorPersonFinder
-from sapiens_batch.persons.given import GivenPersonFinder
-from sapiens_batch.persons.whole_image import WholeImagePersonFinder
+from sapiens_batch.persons.finders import GivenPersonFinder, WholeImagePersonFinder
 from sapiens_batch.spec.job import PersonsSpec
 
 _FINDERS: dict[str, type[PersonFinder]] = {

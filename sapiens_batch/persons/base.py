@@ -8,9 +8,10 @@ image; a box that is not is named in `refused`, never mended and never dropped i
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
+from sapiens_batch.errors import SpecError
 from sapiens_batch.images.decoded import DecodedImage
 from sapiens_batch.records import Array, Problem, Sample
 from sapiens_batch.spec.job import PersonsSpec
@@ -107,24 +108,39 @@ class PersonFinder(ABC):
         return None
 
 
+def named_person(names: Mapping[int, str], model: str) -> int:
+    """Number of the class `person` among the names of a detector's classes, by number.
+
+    Raises:
+        SpecError: None is called so; the message begins with what `model` says.
+    """
+    for number, name in names.items():
+        if str(name).lower() == "person":
+            return int(number)
+    shown = ", ".join(str(name) for name in list(names.values())[:10])
+    raise SpecError(f"{model} has no class `person`; its classes begin with {shown}")
+
+
 class Detector(ABC):
-    """One way to find persons."""
+    """One way to find persons.
+
+    Attributes:
+        digest: Hex sha256 over everything that decides the candidates besides the image.
+    """
+
+    digest: str
+
+    def detect(self, images: Sequence[DecodedImage]) -> list[tuple[Array, Array]]:
+        """`detect_one` for each image: alone, so that neighbours never change what is found."""
+        return [self.detect_one(image) for image in images]
 
     @abstractmethod
-    def detect(self, images: Sequence[DecodedImage]) -> list[tuple[Array, Array]]:
-        """Find candidates.
-
-        Args:
-            images: Upright images, possibly reduced.
+    def detect_one(self, image: DecodedImage) -> tuple[Array, Array]:
+        """Find candidates in an upright image, possibly reduced.
 
         Returns:
-            For each image (P, 4) float32 first and last column and row in source pixels, in the
-            order x, y, x, y, and (P,) float32 scores from 0 to 1; no suppression needed. What the
-            model computed is handed on: boxes may not be finite, and the score of a candidate
-            that the model cannot judge is NaN.
+            (P, 4) float32 first and last column and row in source pixels, in the order x, y, x, y,
+            and (P,) float32 scores from 0 to 1; no suppression needed. What the model computed is
+            handed on: boxes may not be finite, and the score of a candidate that the model cannot
+            judge is NaN.
         """
-
-    @property
-    @abstractmethod
-    def digest(self) -> str:
-        """Hex sha256 over everything that decides the candidates besides the image."""

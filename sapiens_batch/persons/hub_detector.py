@@ -8,7 +8,7 @@ that pad a batch to its largest image would let neighbours change what is found.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -16,48 +16,38 @@ import numpy as np
 
 from sapiens_batch.errors import DependencyError, SpecError
 from sapiens_batch.images.decoded import DecodedImage
-from sapiens_batch.persons.base import Detector
+from sapiens_batch.persons.base import Detector, named_person
 from sapiens_batch.records import Array
 
-_PERSON = "person"
 _FILES = ("config.json", "preprocessor_config.json", "model*.safetensors*")
 
 
+@dataclass(frozen=True)
 class HubDetector(Detector):
     """A transformers model for object detection.
 
-    Args:
+    Attributes:
         model: The model, in evaluation mode.
         processor: Its image processor.
-        person_label: Number of the class `person`.
+        person_class: Number of the class `person`.
         digest: Digest of the files that they came from.
     """
 
-    def __init__(self, model: Any, processor: Any, *, person_label: int, digest: str) -> None:
-        self._model = model
-        self._processor = processor
-        self._person_label = person_label
-        self._digest = digest
+    model: Any
+    processor: Any
+    person_class: int
+    digest: str
 
-    @property
-    def digest(self) -> str:
-        """See `Detector.digest`."""
-        return self._digest
-
-    def detect(self, images: Sequence[DecodedImage]) -> list[tuple[Array, Array]]:
-        """See `Detector.detect`."""
+    def detect_one(self, image: DecodedImage) -> tuple[Array, Array]:
+        """See `Detector.detect_one`."""
         import torch
 
         with torch.inference_mode():
-            return [self._detect(image) for image in images]
-
-    def _detect(self, image: DecodedImage) -> tuple[Array, Array]:
-        inputs = self._processor(images=image.pixels, return_tensors="pt")
-        outputs = self._model(**inputs)
-        (found,) = self._processor.post_process_object_detection(
+            outputs = self.model(**self.processor(images=image.pixels, return_tensors="pt"))
+        (found,) = self.processor.post_process_object_detection(
             outputs, threshold=0.0, target_sizes=[image.size]
         )
-        persons = found["labels"] == self._person_label
+        persons = found["labels"] == self.person_class
         corners = found["boxes"][persons].numpy().astype(np.float32)
         scores = found["scores"][persons].numpy().astype(np.float32)
         # the processor leaves out queries whose score is NaN
@@ -91,8 +81,10 @@ def load_hub_detector(model: str, revision: str | None) -> HubDetector:
             f"persons.detector.model: {model} cannot be loaded as an object detection model "
             f"({error}); give `movenet`, a folder, or a hub id such as facebook/detr-resnet-101-dc5"
         ) from error
-    person_label = _person_label(loaded.config.id2label, model)
-    return HubDetector(loaded, processor, person_label=person_label, digest=_digest(folder))
+    name = f"persons.detector.model: {model}"
+    return HubDetector(
+        loaded, processor, named_person(loaded.config.id2label, name), _digest(folder)
+    )
 
 
 def _folder(model: str, revision: str | None) -> Path:
@@ -102,16 +94,6 @@ def _folder(model: str, revision: str | None) -> Path:
     from huggingface_hub import snapshot_download
 
     return Path(snapshot_download(model, revision=revision, allow_patterns=list(_FILES)))
-
-
-def _person_label(names: dict[int, str], model: str) -> int:
-    for number, name in names.items():
-        if str(name).lower() == _PERSON:
-            return int(number)
-    shown = ", ".join(str(name) for name in list(names.values())[:10])
-    raise SpecError(
-        f"persons.detector.model: {model} has no class `{_PERSON}`; its classes begin with {shown}"
-    )
 
 
 def _digest(folder: Path) -> str:

@@ -8,7 +8,6 @@ the graph takes no more: what is found never depends on neighbours.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
 from importlib import resources
 
 import cv2
@@ -37,20 +36,12 @@ class MoveNetDetector(Detector):
     """
 
     def __init__(self, model: bytes) -> None:
-        self._digest = hashlib.sha256(_PREPROCESS_VERSION.encode() + model).hexdigest()
+        self.digest = hashlib.sha256(_PREPROCESS_VERSION.encode() + model).hexdigest()
         self._session = open_session(model, MOVENET)
         self._input = self._session.get_inputs()[0].name
 
-    @property
-    def digest(self) -> str:
-        """See `Detector.digest`."""
-        return self._digest
-
-    def detect(self, images: Sequence[DecodedImage]) -> list[tuple[Array, Array]]:
-        """See `Detector.detect`."""
-        return [self._detect(image) for image in images]
-
-    def _detect(self, image: DecodedImage) -> tuple[Array, Array]:
+    def detect_one(self, image: DecodedImage) -> tuple[Array, Array]:
+        """See `Detector.detect_one`."""
         canvas, content_height, content_width = _canvas(image.pixels)
         batch = canvas[None].astype(np.int32)  # (1, H, W, 3)
         (found,) = self._session.run(None, {self._input: batch})  # (1, 6, 56)

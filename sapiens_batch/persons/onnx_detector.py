@@ -11,14 +11,14 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
 from sapiens_batch.errors import InputError, SpecError
 from sapiens_batch.images.decoded import DecodedImage
-from sapiens_batch.persons.base import Detector
+from sapiens_batch.persons.base import Detector, named_person
 from sapiens_batch.persons.onnx_layouts import (
     SUPPORTED,
     CellLayout,
@@ -64,7 +64,6 @@ if TYPE_CHECKING:
 
 # Changes with the code that decides what the model sees, or what its outputs mean.
 _VERSION = "1"
-_PERSON = "person"
 # Of one-stage models whose graph leaves the size to the caller and whose metadata names none.
 _USUAL_SIZE = (640, 640)
 # The classes of COCO: 80, or its 91 category numbers with gaps.
@@ -78,70 +77,39 @@ _TRIAL_PHOTO = (640, 410)
 _TASKS_WITH_BOXES = ("detect", "segment", "pose")
 
 
+@dataclass(frozen=True)
 class OnnxDetector(Detector):
     """An ONNX detector.
 
-    Args:
+    Attributes:
         session: The graph.
         image: Its input.
         layout: What its outputs mean.
-        person: Number of the class `person`.
+        person_class: Number of the class `person`.
         edges: Shortest and longest side that an image is resized to, where the size is neither the
             graph's nor fixed.
         digest: Digest of everything that decides the candidates.
     """
 
-    def __init__(
-        self,
-        session: onnxruntime.InferenceSession,
-        image: ImageInput,
-        layout: Layout,
-        *,
-        person: int,
-        edges: tuple[int, int],
-        digest: str,
-    ) -> None:
-        self._session = session
-        self._image = image
-        self._layout = layout
-        self._person = person
-        self._edges = edges
-        self._digest = digest
+    session: onnxruntime.InferenceSession
+    image: ImageInput
+    layout: Layout
+    person_class: int
+    edges: tuple[int, int]
+    digest: str
 
-    @property
-    def digest(self) -> str:
-        """See `Detector.digest`."""
-        return self._digest
-
-    @property
-    def layout(self) -> Layout:
-        """What the outputs were taken for."""
-        return self._layout
-
-    @property
-    def person_class(self) -> int:
-        """Number of the class that was taken for persons."""
-        return self._person
-
-    def detect(self, images: Sequence[DecodedImage]) -> list[tuple[Array, Array]]:
-        """See `Detector.detect`."""
-        return [self._detect(image) for image in images]
-
-    def _detect(self, image: DecodedImage) -> tuple[Array, Array]:
-        canvas = place(image.pixels, self._size(image.pixels), self._layout.rules.placing)
-        found = run(self._session, self._image, self._layout, canvas.pixels)
-        size = (canvas.pixels.shape[0], canvas.pixels.shape[1])
-        edges, scores = self._layout.persons(found, size, self._person)
+    def detect_one(self, image: DecodedImage) -> tuple[Array, Array]:
+        """See `Detector.detect_one`."""
+        height, width = image.pixels.shape[:2]
+        size = self.image.size or size_between(height, width, *self.edges)
+        canvas = place(image.pixels, size, self.layout.rules.placing)
+        found = run(self.session, self.image, self.layout, canvas.pixels)
+        edges, scores = self.layout.persons(found, size, self.person_class)
         height, width = image.size
         scale = np.array([width / canvas.content[1], height / canvas.content[0]] * 2)
         with np.errstate(invalid="ignore", over="ignore"):  # of boxes that are not finite
             corners = (edges - [canvas.left, canvas.top] * 2) * scale
             return corners.astype(np.float32), scores.astype(np.float32)
-
-    def _size(self, pixels: Array) -> Size:
-        if self._image.size is not None:
-            return self._image.size
-        return size_between(pixels.shape[0], pixels.shape[1], *self._edges)
 
 
 def load_onnx_detector(model: str, person_class: int | None) -> OnnxDetector:
@@ -167,10 +135,7 @@ def load_onnx_detector(model: str, person_class: int | None) -> OnnxDetector:
     image = find_image_input([_port(one) for one in session.get_inputs()], name)
     queries = any(port.name == "pred_boxes" for port in ports)
     beside = [_beside(uri, one, name) if queries else b"" for one in (CONFIG, PROCESSOR)]
-    config, processor = (
-        parse_json(found, name, file)
-        for found, file in zip(beside, (CONFIG, PROCESSOR), strict=True)
-    )
+    config, processor = map(parse_json, beside, (name, name), (CONFIG, PROCESSOR))
     names = class_names(metadata, config)
     if image.size is None:
         own = processor_size(processor) if queries else metadata_size(metadata) or _USUAL_SIZE
@@ -187,9 +152,7 @@ def load_onnx_detector(model: str, person_class: int | None) -> OnnxDetector:
     digest = hashlib.sha256(f"{_VERSION} {layout!r} {person}".encode())
     for part in (data, *beside):
         digest.update(hashlib.sha256(part).digest())
-    return OnnxDetector(
-        session, image, layout, person=person, edges=edges, digest=digest.hexdigest()
-    )
+    return OnnxDetector(session, image, layout, person, edges, digest.hexdigest())
 
 
 def _read(uri: str, name: str) -> bytes:
@@ -310,12 +273,8 @@ def _person_class(
                 f"persons.detector.person_class: {given}, but the model knows {num_classes} classes"
             )
         return given
-    for number, label in names.items():
-        if label.lower() == _PERSON:
-            return number
     if names:
-        shown = ", ".join(list(names.values())[:10])
-        raise SpecError(f"{name} has no class `{_PERSON}`; its classes begin with {shown}")
+        return named_person(names, name)
     if num_classes not in _USUAL_PERSON:
         known = "an unknown number of" if num_classes is None else str(num_classes)
         raise SpecError(

@@ -4,8 +4,15 @@ How a sample is drawn is left to `sheets`, reading to `labelset`, the photos to 
 Only committed labels are shown. Needs neither ray nor torch.
 """
 
-from sapiens_batch.preview.choose import Choice, Order, Selection, choose
-from sapiens_batch.preview.preview import Preview, PreviewOptions, write_preview
+from sapiens_batch.preview.preview import (
+    Choice,
+    Order,
+    Preview,
+    PreviewOptions,
+    Selection,
+    choose,
+    write_preview,
+)
 
 __all__ = [
     "Choice",

@@ -9,20 +9,17 @@ from __future__ import annotations
 import heapq
 from array import array
 from collections import Counter
-from collections.abc import Iterator
 from dataclasses import asdict, dataclass
 from typing import Any
 
 import numpy as np
-import pyarrow.compute as pc
-import pyarrow.dataset as ds
 
 from sapiens_batch.labelset import LabelSet, SampleLabels
+from sapiens_batch.labelset.draw import Place
 from sapiens_batch.labelset.filters import Filter
-from sapiens_batch.labelset.joined import JoinedBy, JoinedLabels, join_labels
+from sapiens_batch.labelset.joined import JoinedBy, join_labels
 from sapiens_batch.preview.measure import MEASURES, matched_persons, measure_pair
 
-Place = tuple[str, int]
 QUANTILES = (0.5, 0.95, 1.0)
 
 
@@ -56,14 +53,7 @@ class Spread:
 
 @dataclass(frozen=True, slots=True)
 class Difference:
-    """One sample that differs much.
-
-    Attributes:
-        value: The measure.
-        key: The sample's key in the first job.
-        first: Its place in the first job.
-        second: Its place in the second job.
-    """
+    """One sample that differs much: by how much, its key in the first job, its places in both."""
 
     value: float
     key: str
@@ -76,16 +66,10 @@ class Comparison:
     """How two jobs differ.
 
     Attributes:
-        first: Name of the first job.
-        second: Name of the second job.
         num_samples: Samples that both have.
-        num_only_first: Samples of the first job without a partner.
-        num_only_second: Samples of the second job without a partner.
         statuses: Common samples by status in the first and the second job.
         num_persons: Persons of the first job, of the second, and matched ones, in samples that
             both label.
-        spreads: Measures over all samples, by name.
-        worst: The samples that differ most, by measure.
     """
 
     first: str
@@ -113,7 +97,7 @@ def compare_labels(first: LabelSet, second: LabelSet, options: CompareOptions) -
     statuses: Counter[str] = Counter()
     persons: Counter[str] = Counter({"first": 0, "second": 0, "matched": 0})
     tally = _Tally(options.worst)
-    for mine, other in iter_pairs(joined):
+    for mine, other in joined.samples():
         statuses[f"{mine.row['status']} → {other.row['status']}"] += 1
         if "quarantined" in (mine.row["status"], other.row["status"]):
             continue
@@ -133,30 +117,6 @@ def compare_labels(first: LabelSet, second: LabelSet, options: CompareOptions) -
         spreads=tally.spreads(),
         worst=tally.worst(),
     )
-
-
-def iter_pairs(joined: JoinedLabels) -> Iterator[tuple[SampleLabels, SampleLabels]]:
-    """Both jobs' labels of every common sample, shard by shard of the first job."""
-    for shard_id in pc.unique(joined.places["shard_id"]).to_pylist():
-        mine = joined.places.filter(ds.field("shard_id") == shard_id)
-        partners = {
-            row["index"]: (row["shard_id_second"], row["index_second"]) for row in mine.to_pylist()
-        }
-        others = _samples_at(joined.second, set(partners.values()))
-        for sample in joined.first.samples(ds.field("shard_id") == shard_id):
-            place = partners.get(sample.row["index"])
-            if place is not None:
-                yield sample, others[place]
-
-
-def _samples_at(labels: LabelSet, places: set[Place]) -> dict[Place, SampleLabels]:
-    shards = sorted({shard_id for shard_id, _ in places})
-    found = {}
-    for shard_id in shards:
-        for sample in labels.samples(ds.field("shard_id") == shard_id):
-            if (place := (shard_id, int(sample.row["index"]))) in places:
-                found[place] = sample
-    return found
 
 
 class _Tally:

@@ -6,7 +6,7 @@ it is among the worst of.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -15,23 +15,21 @@ import cv2
 import numpy as np
 
 from sapiens_batch.labelset import LabelSet, SampleLabels
-from sapiens_batch.preview.choose import Choice
+from sapiens_batch.labelset.draw import Place
 from sapiens_batch.preview.compare import Comparison, Difference
 from sapiens_batch.preview.measure import (
     MEASURES,
-    Measure,
     angles,
     matched_persons,
     paired_maps,
 )
-from sapiens_batch.preview.preview import chosen_photos
 from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.records import Array, Problem
 from sapiens_batch.sheets import maps
-from sapiens_batch.sheets.cards import Card, CardPicture, decode_photo, encode_panel, make_card
-from sapiens_batch.sheets.legend import make_legend
+from sapiens_batch.sheets.cards import Card, CardPicture, encode_panel, make_card
 from sapiens_batch.sheets.page import job_facts, write_page
-from sapiens_batch.sheets.panels import Panel, PanelOptions, sample_panels
+from sapiens_batch.sheets.panels import Panel, PanelOptions, fitted, resized, sample_panels
+from sapiens_batch.sheets.photos import iter_photos
 
 # One measure for each kind of label; the numbers of all are in the table.
 _SHOWN = ("keypoint_relative", "mask_iou", "normal_degrees", "depth_relative")
@@ -51,15 +49,6 @@ class DifferenceCard:
     difference: tuple[CardPicture, ...]
 
 
-@dataclass(frozen=True, slots=True)
-class Section:
-    """The samples that differ most by one measure."""
-
-    name: str
-    measure: Measure
-    cards: tuple[DifferenceCard, ...]
-
-
 def write_differences(
     first: Manifest,
     second: Manifest,
@@ -71,30 +60,22 @@ def write_differences(
 ) -> list[Problem]:
     """Write the sheet; returns shards whose photos could not be read again.
 
-    Args:
-        first: The first job; photos come from its source.
-        second: The second job.
-        comparison: What `compare_labels` found.
-        page: Where the HTML page goes; replaced if it is there.
-        panels: How to draw.
-        source_options: What the source's storage needs, passed to fsspec.
+    Photos come from the first job's source; an older page is replaced.
 
     Raises:
         StorageError: The page cannot be written.
     """
     labels = LabelSet(first), LabelSet(second)
     drawn: dict[tuple[str, Difference], DifferenceCard] = {}
-    wanted: dict[tuple[str, int], list[tuple[str, Difference]]] = {}
+    wanted: dict[Place, list[tuple[str, Difference]]] = {}
     for name in _SHOWN:
         for one in comparison.worst.get(name, ()):
             wanted.setdefault(one.first, []).append((name, one))
     problems: list[Problem] = []
-    choices = [Choice(*place) for place in wanted]
-    for choice, encoded in chosen_photos(first, choices, source_options, problems):
-        photo = decode_photo(encoded)
-        for name, one in wanted[choice.shard_id, choice.index]:
-            pair = labels[0].sample_at(*one.first), labels[1].sample_at(*one.second)
-            shard = labels[0].shards[choice.shard_id].shard_key
+    for place, photo in iter_photos(first, wanted, source_options, problems):
+        for name, one in wanted[place]:
+            pair = labels[0].sample_at(*place), labels[1].sample_at(*one.second)
+            shard = labels[0].shards[place[0]].shard_key
             drawn[name, one] = _card(name, one, pair, shard, photo, panels)
     write_page(
         page,
@@ -102,22 +83,16 @@ def write_differences(
         title=f"{comparison.first} and {comparison.second}: differences",
         comparison=comparison,
         measures=MEASURES,
-        sections=list(_sections(comparison, drawn)),
+        sections=[
+            (MEASURES[name], [drawn[name, one] for one in comparison.worst[name]])
+            for name in _SHOWN
+            if comparison.worst.get(name)
+        ],
         facts=job_facts(labels[0]),
         demo=any(job_facts(one).demo for one in labels),
-        legend=make_legend(),
         problems=problems,
     )
     return problems
-
-
-def _sections(
-    comparison: Comparison, drawn: Mapping[tuple[str, Difference], DifferenceCard]
-) -> Iterator[Section]:
-    for name in _SHOWN:
-        if differences := comparison.worst.get(name):
-            cards = tuple(drawn[name, one] for one in differences if (name, one) in drawn)
-            yield Section(name, MEASURES[name], cards)
 
 
 def _card(
@@ -171,25 +146,19 @@ def _heat(share: Array, note: str, sample: SampleLabels, options: PanelOptions) 
     coded = np.round(np.clip(np.nan_to_num(share), 0, 1) * 255).astype(np.uint8)
     picture = cv2.applyColorMap(coded, cv2.COLORMAP_MAGMA)[..., ::-1]
     picture = np.where(finite[..., None], picture, maps.ground(share.shape))
-    height, width = int(sample.row["height"]), int(sample.row["width"])
-    scale = options.side / max(height, width)
-    size = (max(1, round(width * scale)), max(1, round(height * scale)))
-    resized = cv2.resize(picture, size, interpolation=cv2.INTER_NEAREST)
-    return Panel("difference", "Difference", resized, note)
+    size = fitted((sample.row["height"], sample.row["width"]), options.side)
+    picture = cv2.resize(picture, size[::-1], interpolation=cv2.INTER_NEAREST)
+    return Panel("difference", "Difference", picture, note)
 
 
 def _pose_difference(
     first: SampleLabels, second: SampleLabels, photo: Array | None, options: PanelOptions
 ) -> Panel | None:
     """Keypoints of both jobs, each joined with its counterpart."""
-    height, width = int(first.row["height"]), int(first.row["width"])
-    scale = options.side / max(height, width)
-    size = (max(1, round(height * scale)), max(1, round(width * scale)))
-    if photo is None:
-        picture = maps.ground(size)
-    else:
-        small = cv2.resize(photo, size[::-1], interpolation=cv2.INTER_AREA)
-        picture = (small * 0.45).astype(np.uint8)
+    source = (first.row["height"], first.row["width"])
+    size, scale = fitted(source, options.side), options.side / max(source)
+    shown = maps.ground(size) if photo is None else resized(photo, size) * 0.45
+    picture = shown.astype(np.uint8)
     for mine, other in matched_persons(first, second):
         a, b = first.persons[mine], second.persons[other]
         both = np.minimum(a["keypoint_scores"], b["keypoint_scores"]) > options.min_score

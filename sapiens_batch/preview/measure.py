@@ -8,13 +8,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final, Literal
 
 import numpy as np
 
 from sapiens_batch.images import frames
-from sapiens_batch.images.geometry import stretch_map
 from sapiens_batch.labelset import SampleLabels
 from sapiens_batch.labelset.sample import frame_affine
 from sapiens_batch.records import NO_CLASS, Array, Level
@@ -25,14 +23,7 @@ _MIN_BOX_IOU: Final = 0.5
 
 @dataclass(frozen=True, slots=True)
 class Measure:
-    """One number about a pair of samples.
-
-    Attributes:
-        title: For people.
-        unit: For example `px`.
-        kind: The panel that shows it.
-        worse: Whether a high or a low number means that labels differ.
-    """
+    """One number about a pair of samples, the panel that shows it, and which numbers are worse."""
 
     title: str
     unit: str
@@ -40,18 +31,16 @@ class Measure:
     worse: Literal["high", "low"]
 
 
-MEASURES: Final[Mapping[str, Measure]] = MappingProxyType(
-    {
-        "keypoint_px": Measure("Keypoint distance", "px", "pose", "high"),
-        "keypoint_relative": Measure("Keypoint distance over person size", "", "pose", "high"),
-        "mask_iou": Measure("Mask IoU, mean over classes", "", "seg", "low"),
-        "mask_agreement": Measure("Pixels with the same class", "", "seg", "low"),
-        "normal_degrees": Measure("Angle between normals", "°", "normal", "high"),
-        "depth_relative": Measure("Depth error over depth", "", "pointmap", "high"),
-        "depth_m": Measure("Depth error", "m", "pointmap", "high"),
-        "embedding_distance": Measure("Cosine distance of embeddings", "", "photo", "high"),
-    }
-)
+MEASURES: Final[Mapping[str, Measure]] = {
+    "keypoint_px": Measure("Keypoint distance", "px", "pose", "high"),
+    "keypoint_relative": Measure("Keypoint distance over person size", "", "pose", "high"),
+    "mask_iou": Measure("Mask IoU, mean over classes", "", "seg", "low"),
+    "mask_agreement": Measure("Pixels with the same class", "", "seg", "low"),
+    "normal_degrees": Measure("Angle between normals", "°", "normal", "high"),
+    "depth_relative": Measure("Depth error over depth", "", "pointmap", "high"),
+    "depth_m": Measure("Depth error", "m", "pointmap", "high"),
+    "embedding_distance": Measure("Cosine distance of embeddings", "", "photo", "high"),
+}
 
 
 def measure_pair(
@@ -59,10 +48,7 @@ def measure_pair(
 ) -> dict[str, float]:
     """The measures that apply to a pair of labeled samples, by name.
 
-    Args:
-        first: The sample in one job.
-        second: The same sample in the other job.
-        min_score: Keypoints count where both jobs score them higher.
+    Keypoints count where both jobs score them higher than `min_score`.
     """
     found: dict[str, float] = {}
     if "pose" in first.schemas and "pose" in second.schemas:
@@ -85,17 +71,15 @@ def paired_maps(first: SampleLabels, second: SampleLabels, task: str) -> tuple[A
     schemas = (first.schemas.get(task), second.schemas.get(task))
     if any(one is None or one.array is None for one in schemas):
         return None
-    of_persons = any(one is not None and one.level is Level.PERSON for one in schemas)
-    mine, other = (
-        sample.to_source(task) if of_persons else sample.array(task) for sample in (first, second)
-    )
-    if mine is None or other is None or 0 in mine.shape or 0 in other.shape:
-        return None
-    if of_persons:
+    if any(one is not None and one.level is Level.PERSON for one in schemas):
         # the same picture, which the jobs may have seen at different sizes
-        to_first = stretch_map(*((one.row["height"], one.row["width"]) for one in (first, second)))
-    else:
-        to_first = frame_affine(second.row, task).then(frame_affine(first.row, task).inverse())
+        size = (first.row["height"], first.row["width"])
+        mine, other = first.to_source(task), second.to_source(task, size=size)
+        return None if mine is None or other is None else (mine, other)
+    mine, other = first.array(task), second.array(task)
+    if mine is None or other is None:
+        return None
+    to_first = frame_affine(second.row, task).then(frame_affine(first.row, task).inverse())
     field = second.arrays[task].field
     size = (mine.shape[-2], mine.shape[-1])
     if other.shape[-2:] != size or not np.allclose(to_first.as_row(), (1, 1, 0, 0), atol=1e-6):
@@ -204,6 +188,8 @@ def _depths(first: Array, second: Array) -> dict[str, float]:
     }
 
 
-_DENSE: Final[Mapping[str, Callable[[Array, Array], dict[str, float]]]] = MappingProxyType(
-    {"seg": _masks, "normal": _normals, "pointmap": _depths}
-)
+_DENSE: Final[Mapping[str, Callable[[Array, Array], dict[str, float]]]] = {
+    "seg": _masks,
+    "normal": _normals,
+    "pointmap": _depths,
+}

@@ -14,17 +14,13 @@ from typing import Literal
 
 JOB = "job.json"
 PLAN = "plan/"
-ATTEMPTS = "attempts/"
 RECEIPTS = "receipts/"
 TABLES = "tables/"
 ARRAYS = "arrays/"
 COMMITS = "commits/"
 RELABEL = "relabel/"
 SNAPSHOTS = "snapshots/"
-LEASES = "leases/"
 RUNS = "runs/"
-
-TableName = Literal["images", "persons"]
 
 _SHARD = r"(?P<shard_id>[0-9a-f]{32})(?:\.(?!0000\b)(?P<generation>\d{4,}))?"
 _CHUNK = r"(?P<chunk>\d{6,})"
@@ -34,6 +30,9 @@ _RECEIPT = re.compile(rf"receipts/{_SHARD}/{_CHUNK}\.receipt")
 _COMMIT = re.compile(rf"commits/[0-9a-f]{{2}}/{_SHARD}\.json")
 _RELABEL = re.compile(rf"relabel/[0-9a-f]{{2}}/{_SHARD}\.json")
 _SNAPSHOT = re.compile(r"snapshots/(?P<number>\d{8,})-(?P<digest>[0-9a-f]{64})\.parquet")
+_JOURNAL = re.compile(
+    r"runs/(?P<run>\d{8}T\d{6}Z-[0-9a-f]{8})/(?:(?P<writer>[a-z]+)-)?(?P<number>\d{4,})\.jsonl"
+)
 _TABLE = re.compile(rf"tables/(?P<name>[a-z]+)/[0-9a-f]{{2}}/{_SHARD}-{_WRITE_ID}\.parquet")
 _ROOT = rf"arrays/(?P<name>[a-z]+)/[0-9a-f]{{2}}/{_SHARD}(?:-{_WRITE_ID})?\.zarr"
 _ARRAY_CHUNK = re.compile(rf"{_ROOT}/c/(?P<chunk>\d+)(?:/0)*")
@@ -93,17 +92,6 @@ def receipt(shard_id: str, chunk: int, generation: int = 0) -> str:
     return f"{receipts(shard_id, generation)}{chunk:06d}.receipt"
 
 
-def attempts(shard_id: str, chunk: int | None, generation: int = 0) -> str:
-    """The folder of a chunk's attempts, or of the attempts to read the shard where it is None."""
-    name = "read" if chunk is None else f"{chunk:06d}"
-    return f"{ATTEMPTS}{stem(shard_id, generation)}/{name}/"
-
-
-def attempt(shard_id: str, chunk: int | None, write_id: str, generation: int = 0) -> str:
-    """The mark that an attempt at a chunk, or to read the shard, began."""
-    return f"{attempts(shard_id, chunk, generation)}{write_id}"
-
-
 def table(name: str, shard_id: str, write_id: str, generation: int = 0) -> str:
     """The rows of one shard."""
     return f"{TABLES}{name}/{prefix(shard_id)}/{stem(shard_id, generation)}-{write_id}.parquet"
@@ -148,9 +136,9 @@ def snapshot(number: int, digest: str) -> str:
     return f"{SNAPSHOTS}{number:08d}-{digest}.parquet"
 
 
-def lease(number: int, write_id: str) -> str:
-    """The `number`-th claim to be a job's only driver, for stores that cannot create-if-absent."""
-    return f"{LEASES}{number:08d}-{write_id}.json"
+def journal(run: str, number: int, writer: str = "") -> str:
+    """A segment of the journal of a run; each writer of a run counts its own."""
+    return f"{RUNS}{run}/{writer}{'-' if writer else ''}{number:04d}.jsonl"
 
 
 def parse_plan_document(key: str) -> int | None:
@@ -181,6 +169,12 @@ def parse_snapshot(key: str) -> tuple[int, str] | None:
     """(number of commits, digest) of a snapshot, or None for any other key."""
     match = _SNAPSHOT.fullmatch(key)
     return (int(match["number"]), match["digest"]) if match else None
+
+
+def parse_journal(key: str) -> tuple[str, str, int] | None:
+    """(run, writer, number) of a segment of a journal, or None for any other key."""
+    match = _JOURNAL.fullmatch(key)
+    return (match["run"], match["writer"] or "", int(match["number"])) if match else None
 
 
 def parse(key: str) -> ObjectName | None:

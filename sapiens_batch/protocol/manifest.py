@@ -95,10 +95,10 @@ class Manifest:
         for document in self.plans():
             yield from read_plan(self.store, document)
 
-    def note_commit(self, commit: Commit) -> None:
-        """Note a commit that this process made or found, listed or not (I9)."""
-        newest = self._committed.get(commit.shard_id, -1)
-        self._committed[commit.shard_id] = max(commit.generation, newest)
+    def note_commit(self, shard_id: str, generation: int) -> None:
+        """Note a commit that this run made or found, listed or not (I9)."""
+        newest = self._committed.get(shard_id, -1)
+        self._committed[shard_id] = max(generation, newest)
 
     def generations(self, folder: str = keys.COMMITS) -> dict[str, int]:
         """Newest known generation of every visible shard (I2).

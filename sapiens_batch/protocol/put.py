@@ -37,8 +37,6 @@ class ChunkHeader:
         generation: Which generation of the shard is being made.
         ordered: Indices of the chunk's samples to label; None for all. The others are taken over
             from the commit before.
-        attempt: The mark of the attempt in the ledger, empty before there is one.
-        isolated: Whether the samples were labeled one by one.
     """
 
     shard_id: str
@@ -49,8 +47,6 @@ class ChunkHeader:
     problems: tuple[Problem, ...] = ()
     generation: int = 0
     ordered: frozenset[int] | None = None
-    attempt: str = ""
-    isolated: bool = False
 
 
 @dataclass(frozen=True, slots=True)

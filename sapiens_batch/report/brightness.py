@@ -16,9 +16,8 @@ import numpy as np
 from sapiens_batch.errors import InputError
 from sapiens_batch.labelset.draw import Place
 from sapiens_batch.protocol.manifest import Manifest
-from sapiens_batch.records import Problem, Shard
-from sapiens_batch.sheets.cards import decode_photo
-from sapiens_batch.sources.lookup import iter_encoded
+from sapiens_batch.records import Problem
+from sapiens_batch.sheets.photos import iter_photos
 
 BRIGHTNESS_EDGES: Final = tuple(float(edge) for edge in range(0, 257, 16))
 CONTRAST_EDGES: Final = tuple(float(edge) for edge in range(0, 129, 8))
@@ -35,7 +34,6 @@ class Brightness:
         brightness: Pictures by mean luma, over `BRIGHTNESS_EDGES`.
         contrast: Pictures by standard deviation of luma, over `CONTRAST_EDGES`; the last bin holds
             all above.
-        problems: Why some could not be read.
     """
 
     num_asked: int
@@ -49,31 +47,11 @@ class Brightness:
 def brightness(
     manifest: Manifest, places: Sequence[Place], source_options: Mapping[str, Any]
 ) -> Brightness:
-    """Look at pictures.
-
-    Args:
-        manifest: The job.
-        places: The samples.
-        source_options: What the source's storage needs, passed to fsspec.
-    """
-    wanted: dict[str, set[int]] = {}
-    for shard_id, index in places:
-        wanted.setdefault(shard_id, set()).add(index)
+    """Look at the pictures of samples."""
     problems: list[Problem] = []
-
-    def note(shard: Shard, error: Exception) -> None:
-        problems.append(Problem("source.unreadable", f"{shard.key}: {error}"))
-
     means, contrasts = [], []
     try:
-        for _, sample in iter_encoded(
-            manifest.job,
-            manifest.shards(),
-            wanted,
-            storage_options=source_options,
-            on_unreadable=note,
-        ):
-            photo = decode_photo(sample.encoded)
+        for _, photo in iter_photos(manifest, places, source_options, problems):
             if photo is not None:
                 luma = cv2.cvtColor(photo, cv2.COLOR_RGB2GRAY)
                 means.append(float(luma.mean()))

@@ -52,12 +52,7 @@ class Histogram:
 class ClassArea:
     """One class of the part masks.
 
-    Attributes:
-        name: The class.
-        colour: Its CSS colour.
-        num_images: Images that have it.
-        mean_share: Mean share of the image over all images with a mask.
-        shares: Images that have it, by share of the image.
+    `mean_share` is of the image, over all images with a mask; `shares` counts images that have it.
     """
 
     name: str
@@ -68,29 +63,13 @@ class ClassArea:
 
 
 @dataclass(frozen=True, slots=True)
-class ModelUse:
-    """What labeled a task."""
-
-    task: str
-    model: str
-    revision: str
-    weights_sha256: str
-    architecture: str
-    licence: str
-    demo: bool
-
-
-@dataclass(frozen=True, slots=True)
 class Report:
     """The quality card of a job.
 
     Attributes:
-        name: The job.
         created: When it was started, ISO 8601.
         made: When this report was made, ISO 8601.
-        spec_digest: Digest of what decides the labels.
         planned_shards: Shards of the plan.
-        committed_shards: Shards that this report is of.
         damaged_shards: Shards with damage that belongs to no sample.
         counts: Samples by status, and persons.
         reasons: Quarantined samples by reason, most frequent first.
@@ -101,11 +80,7 @@ class Report:
         megapixels: Images by size.
         aspects: Images by width over height.
         brightness: Of a sample of the pictures; None where none were asked for.
-        drift: Metrics over shards.
-        speed: Throughput.
-        models: What labeled each task.
         licences: Licence notes of the weights by checkpoint.
-        versions: Versions of the packages that made the job.
     """
 
     name: str
@@ -126,14 +101,14 @@ class Report:
     brightness: Brightness | None
     drift: tuple[Drift, ...]
     speed: Speed
-    models: tuple[ModelUse, ...]
+    models: tuple[Mapping[str, Any], ...]
     licences: Mapping[str, str]
     versions: Mapping[str, str]
 
     @property
     def demo(self) -> bool:
         """Whether random weights made labels."""
-        return any(model.demo for model in self.models)
+        return any(model["demo"] for model in self.models)
 
     def to_json(self) -> dict[str, Any]:
         """The report as JSON values."""
@@ -149,11 +124,7 @@ def make_report(
 ) -> Report:
     """Gather the quality card of a job's committed shards.
 
-    Args:
-        manifest: The job.
-        pictures: How many pictures to look at for brightness; 0 for none.
-        seed: Decides which.
-        source_options: What the source's storage needs, passed to fsspec.
+    So many `pictures` are looked at for brightness, drawn by `seed`; 0 for none.
 
     Raises:
         ProtocolError: Stored objects contradict each other.
@@ -198,10 +169,6 @@ def make_report(
 
 def write_report(report: Report, page: Path) -> tuple[Path, Path, Path]:
     """Write a report as HTML, and beside it as Markdown and JSON; older files are replaced.
-
-    Args:
-        report: The report.
-        page: The HTML file.
 
     Returns:
         The HTML, Markdown and JSON files.
@@ -272,13 +239,8 @@ def _classes(labels: LabelSet, found: gathered.Tally) -> tuple[ClassArea, ...]:
     )
 
 
-def _model(task: str, metadata: Mapping[str, Any]) -> ModelUse:
-    return ModelUse(
-        task=task,
-        model=str(metadata.get("model", "")),
-        revision=str(metadata.get("revision") or ""),
-        weights_sha256=str(metadata.get("weights_sha256") or ""),
-        architecture=str(metadata.get("architecture", "")),
-        licence=str(metadata.get("licence", "")),
-        demo=bool(metadata.get("demo")),
-    )
+def _model(task: str, metadata: Mapping[str, Any]) -> dict[str, Any]:
+    """What labeled a task."""
+    names = ("model", "revision", "weights_sha256", "architecture", "licence")
+    told = {name: str(metadata.get(name) or "") for name in names}
+    return {"task": task, **told, "demo": bool(metadata.get("demo"))}

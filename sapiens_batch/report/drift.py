@@ -25,9 +25,7 @@ class Outlier:
     """A shard that differs.
 
     Attributes:
-        shard_id: The shard.
         shard: Its source-relative name.
-        mean: Its mean.
         z: Deviation from the job's mean in standard errors.
         effect: The same in standard deviations of samples.
         num_samples: Values that its mean is of.
@@ -46,8 +44,6 @@ class Drift:
     """One metric over all shards.
 
     Attributes:
-        metric: Its name.
-        mean: Mean over all samples.
         deviation: Standard deviation of samples.
         z: z-score by shard, in the order of the shards' names, None where a shard has no value.
         num_far: Shards beyond the limit.
@@ -65,10 +61,7 @@ class Drift:
 def drift(metric: str, shards: Mapping[str, Moments], names: Mapping[str, str]) -> Drift | None:
     """How a metric differs between shards; None with fewer than two shards that have it.
 
-    Args:
-        metric: Its name.
-        shards: Its moments by shard id.
-        names: Source-relative names of all shards by id.
+    `shards` are its moments and `names` the source-relative names of all shards, by id.
     """
     if len(shards) < 2:
         return None

@@ -37,12 +37,7 @@ class Speed:
 
 
 def speed(manifest: Manifest, shards: Sequence[tuple[str, int]]) -> Speed:
-    """Read the receipts of up to `MAX_SHARDS` shards, evenly spread.
-
-    Args:
-        manifest: The job.
-        shards: (shard_id, generation) of the committed shards.
-    """
+    """Read the receipts of up to `MAX_SHARDS` (shard_id, generation), evenly spread."""
     stages: Counter[str] = Counter()
     times: list[datetime] = []
     num_samples = num_shards = 0

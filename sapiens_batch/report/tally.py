@@ -23,7 +23,6 @@ SHARE_EDGES: Final = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 1.0)
 MEGAPIXEL_EDGES: Final = (0.0, 0.05, 0.1, 0.25, 0.5, 1.0, 2.0, 4.0, 8.0, 16.0, float("inf"))
 ASPECT_EDGES: Final = (0.0, 0.5, 0.66, 0.8, 1.0, 1.25, 1.5, 2.0, float("inf"))
 MAX_PERSONS: Final = 10
-_DENSE_COLUMNS: Final = ("seg_class_pixels",)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,7 +88,7 @@ def tally(labels: LabelSet) -> Tally:
     groups = _groups(labels)
     for shard_id in labels.shard_ids():
         columns = ["index", "status", "height", "width", "num_persons"]
-        columns += [name for name in _DENSE_COLUMNS if name in labels.images.schema.names]
+        columns += ["seg_class_pixels"] if "seg_class_pixels" in labels.images.schema.names else []
         images = labels.shard_rows(shard_id, Level.IMAGE, columns=columns)
         metrics = dict(_count_images(found, images))
         if groups:

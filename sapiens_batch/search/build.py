@@ -12,15 +12,14 @@ import uuid
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-import pyarrow as pa
-
-from sapiens_batch.errors import DriftError, StorageError
+from sapiens_batch.errors import DriftError
 from sapiens_batch.labelset import LabelSet
 from sapiens_batch.protocol.documents import StoredObject, now
 from sapiens_batch.search.cells import EXACT_ROWS, build_cells, to_bytes
 from sapiens_batch.search.documents import (
     IndexView,
     Segment,
+    existing_view,
     newest_view,
     segment_id,
     segment_key,
@@ -71,11 +70,12 @@ def build_index(
     settings = {"recall": target_recall, "exact_rows": exact_rows}
     while True:
         before = newest_view(store)
-        _check_same(before, labels, column, store)
-        kept = _still_true(before, labels)
+        kept: list[Segment] = []
+        if before is not None:
+            _check_same(before, labels, column, store)
+            kept = _still_true(before, labels)
         pending = _pending(labels, kept, segment_rows)
-        unchanged = before is not None and len(kept) == len(before.segments)
-        if before is not None and unchanged and not pending:
+        if before is not None and len(kept) == len(before.segments) and not pending:
             return before
         new = []
         for shards in _runs(labels, pending, segment_rows):
@@ -103,16 +103,12 @@ def opened_view(labels: LabelSet, store: Store) -> IndexView:
         StorageError: The folder holds no index.
         DriftError: It holds the index of another job.
     """
-    view = newest_view(store)
-    if view is None:
-        raise StorageError(f"{store.uri} holds no index; make one with `search build`")
+    view = existing_view(store)
     _check_same(view, labels, view.column, store)
     return view
 
 
-def _check_same(before: IndexView | None, labels: LabelSet, column: str, store: Store) -> None:
-    if before is None:
-        return
+def _check_same(before: IndexView, labels: LabelSet, column: str, store: Store) -> None:
     mine = (labels.job.spec_digest, column)
     if (before.spec_digest, before.column) != mine:
         raise DriftError(
@@ -122,14 +118,10 @@ def _check_same(before: IndexView | None, labels: LabelSet, column: str, store: 
         )
 
 
-def _still_true(before: IndexView | None, labels: LabelSet) -> list[Segment]:
+def _still_true(before: IndexView, labels: LabelSet) -> list[Segment]:
     """Segments whose shards are all visible in the generation that was read."""
     visible = {shard_id: shard.generation for shard_id, shard in labels.shards.items()}
-    return [
-        segment
-        for segment in (() if before is None else before.segments)
-        if segment.shards.items() <= visible.items()
-    ]
+    return [one for one in before.segments if one.shards.items() <= visible.items()]
 
 
 def _pending(labels: LabelSet, kept: list[Segment], segment_rows: int) -> list[str]:
@@ -190,14 +182,12 @@ def _make_segment(
         num_cells=cells.num_cells,
         probes=cells.probes,
         recall=cells.recall,
-        places=_put_places(store, segment_object(name, write_id, "parquet"), places),
+        places=_put(
+            store, segment_object(name, write_id, "parquet"), parquet.encode(places), len(vectors)
+        ),
         vectors=_put(store, segment_object(name, write_id, "faiss"), to_bytes(cells), len(vectors)),
     )
     return Segment.from_bytes(create_or_read(store, key, segment.to_bytes())[0], key)
-
-
-def _put_places(store: Store, key: str, places: pa.Table) -> StoredObject:
-    return _put(store, key, parquet.encode(places), places.num_rows)
 
 
 def _put(store: Store, key: str, data: bytes, rows: int) -> StoredObject:

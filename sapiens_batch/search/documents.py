@@ -15,6 +15,7 @@ from typing import Annotated, Final, Literal
 
 from pydantic import Field
 
+from sapiens_batch.errors import StorageError
 from sapiens_batch.protocol.documents import Count, Document, Hex32, Sha256, StoredObject
 from sapiens_batch.storage import Store
 
@@ -30,7 +31,6 @@ class Segment(Document):
     Attributes:
         segment_id: From the shards, the column and the settings.
         kind: `exact` compares with every vector, `approximate` with those of the nearest cells.
-        num_rows: Vectors.
         shards: Generation by id of the shards that it covers, also those without a vector.
         num_cells: Cells of an approximate segment, else 0.
         probes: Cells that a query looks into.
@@ -55,15 +55,10 @@ class IndexView(Document):
     """The index as of one build.
 
     Attributes:
-        format_version: Version of the index folder's format.
         number: Counts up with each build that found something new.
-        job: Name of the job.
-        spec_digest: Digest of the job's spec.
         column: Column of `images` that holds the vectors.
-        dimension: Length of a vector.
         segments: The segments, in the order of their rows.
         write_id: The build, unique.
-        created: ISO 8601 time in UTC.
     """
 
     format_version: Annotated[int, Field(ge=1, le=INDEX_VERSION)] = INDEX_VERSION
@@ -101,6 +96,18 @@ def segment_key(segment_id: str) -> str:
 def segment_object(segment_id: str, write_id: str, suffix: str) -> str:
     """Key of a segment's data, unique to the build that wrote it."""
     return f"segments/{segment_id}/{write_id}.{suffix}"
+
+
+def existing_view(store: Store) -> IndexView:
+    """As `newest_view`, of a folder that holds an index.
+
+    Raises:
+        StorageError: It holds none.
+    """
+    view = newest_view(store)
+    if view is None:
+        raise StorageError(f"{store.uri} holds no index; make one with `search build`")
+    return view
 
 
 def newest_view(store: Store) -> IndexView | None:

@@ -13,11 +13,11 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
 
-from sapiens_batch.errors import InputError, StorageError
+from sapiens_batch.errors import InputError
 from sapiens_batch.labelset import SampleLabels
 from sapiens_batch.records import Array
 from sapiens_batch.search import cells
-from sapiens_batch.search.documents import REMEDY, IndexView, Segment, newest_view
+from sapiens_batch.search.documents import REMEDY, IndexView, Segment, existing_view
 from sapiens_batch.search.vectors import PLACE_SCHEMA, Vectors, as_unit
 from sapiens_batch.sinks import parquet
 from sapiens_batch.storage import Store, open_store
@@ -38,31 +38,16 @@ RESULT_SCHEMA: Final = pa.schema(
 def open_index(uri: str, storage_options: Mapping[str, Any] | None = None) -> SearchIndex:
     """Open the index of a folder.
 
-    Args:
-        uri: Path or fsspec address of the index folder.
-        storage_options: Passed to fsspec.
-
     Raises:
         StorageError: There is no index.
         ProtocolError: It is damaged.
     """
     store = open_store(uri, storage_options)
-    view = newest_view(store)
-    if view is None:
-        raise StorageError(f"{store.uri} holds no index; make one with `search build`")
-    return SearchIndex(store, view)
+    return SearchIndex(store, existing_view(store))
 
 
 class SearchIndex:
-    """An index as of one build.
-
-    Args:
-        store: The index folder.
-        view: The build.
-
-    Attributes:
-        view: The build.
-    """
+    """An index as of one build, its `view`."""
 
     def __init__(self, store: Store, view: IndexView) -> None:
         self.view = view
@@ -129,13 +114,16 @@ class SearchIndex:
         Returns:
             (q, num) similarities and (q, num) rows of `places`; -inf and -1 where there are fewer.
         """
-        similarities = [np.empty((len(queries), 0), np.float32)]
-        rows = [np.empty((len(queries), 0), np.int64)]
+        # nobody is near, until a segment knows better
+        similarities = [np.full((len(queries), num), -np.inf, np.float32)]
+        rows = [np.full((len(queries), num), -1, np.int64)]
         for start, _, index in self._segments():
             found, where = cells.nearest(index, queries, num)
             similarities.append(found)
             rows.append(np.where(where < 0, -1, where + start))
-        return _best(np.hstack(similarities), np.hstack(rows), num)
+        near, where = np.hstack(similarities), np.hstack(rows)
+        best = np.lexsort((where, -near), axis=1)[:, :num]
+        return np.take_along_axis(near, best, axis=1), np.take_along_axis(where, best, axis=1)
 
     def places(self) -> pa.Table:
         """`key`, `shard_id`, `index` of every row, in row order."""
@@ -181,16 +169,3 @@ class SearchIndex:
                 f"query {int(np.argmin(usable))} is zero or not finite: it has no direction"
             )
         return unit
-
-
-def _best(similarities: Array, rows: Array, num: int) -> tuple[Array, Array]:
-    """The best of the segments' results; ties in the order of rows."""
-    order = np.lexsort((rows, -similarities), axis=1)[:, :num]
-    best = np.take_along_axis(similarities, order, axis=1)
-    where = np.take_along_axis(rows, order, axis=1)
-    missing = max(0, num - best.shape[1])
-    pad = ((0, 0), (0, missing))
-    return (
-        np.pad(best, pad, constant_values=-np.inf),
-        np.pad(where, pad, constant_values=-1),
-    )

@@ -52,12 +52,7 @@ def vector_of_image(
 ) -> Array:
     """(C,) the embedding that the job's own model gives an image.
 
-    Args:
-        job: A job that labels embeddings.
-        uri: Path or address of the image file.
-        column: `embedding` or `embedding_raw`.
-        storage_options: Passed to fsspec.
-        device: Where to run the model.
+    `column` is `embedding` or `embedding_raw`.
 
     Raises:
         InputError: The image cannot be read or decoded, or the job has no embeddings.

@@ -7,7 +7,7 @@ vectors is left to `cells`.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Any, Final, NamedTuple
+from typing import Final, NamedTuple
 
 import numpy as np
 import pyarrow as pa
@@ -19,12 +19,8 @@ from sapiens_batch.sinks.parquet import column_values
 
 DEFAULT_COLUMN: Final = "embedding"
 
-_PLACE_FIELDS: list[pa.Field[Any]] = [
-    pa.field("key", pa.string(), nullable=False),
-    pa.field("shard_id", pa.string(), nullable=False),
-    pa.field("index", pa.int64(), nullable=False),
-]
-PLACE_SCHEMA: Final = pa.schema(_PLACE_FIELDS)
+_PLACES = {"key": pa.string(), "shard_id": pa.string(), "index": pa.int64()}
+PLACE_SCHEMA: Final = pa.schema([pa.field(*one, nullable=False) for one in _PLACES.items()])
 
 
 class Vectors(NamedTuple):
@@ -61,13 +57,7 @@ def dimension(labels: LabelSet, column: str) -> int:
 
 
 def read_vectors(labels: LabelSet, shard_ids: Iterable[str], column: str) -> Vectors:
-    """The vectors of some shards, in stored order.
-
-    Args:
-        labels: The job.
-        shard_ids: Committed shards.
-        column: A column of vectors in `images`.
-    """
+    """The vectors of some shards, in stored order."""
     names = [*PLACE_SCHEMA.names, column]
     places = [PLACE_SCHEMA.empty_table()]
     values = [np.empty((0, dimension(labels, column)), np.float32)]

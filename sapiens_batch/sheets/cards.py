@@ -14,12 +14,8 @@ from typing import Any, Final
 import cv2
 import numpy as np
 
-from sapiens_batch.errors import SampleError
-from sapiens_batch.images.decode import decode
 from sapiens_batch.labelset import SampleLabels
-from sapiens_batch.records import Array
 from sapiens_batch.sheets.groups import keypoint_groups
-from sapiens_batch.sheets.maps import class_shares
 from sapiens_batch.sheets.panels import Panel
 
 # Fast to write and small; full colour resolution keeps thin coloured lines crisp.
@@ -34,16 +30,7 @@ _SHOWN_PERSONS: Final = 6
 
 @dataclass(frozen=True, slots=True)
 class CardPicture:
-    """An encoded panel.
-
-    Attributes:
-        kind: As `Panel.kind`.
-        title: What it shows.
-        note: What its reader needs to know.
-        width: Pixels.
-        height: Pixels.
-        uri: The picture as a data URI.
-    """
+    """An encoded panel, see `Panel`: its size in pixels, and the picture as a data URI."""
 
     kind: str
     title: str
@@ -55,13 +42,7 @@ class CardPicture:
 
 @dataclass(frozen=True, slots=True)
 class CardPerson:
-    """One person of a card.
-
-    Attributes:
-        number: Number in the sample.
-        bbox_score: Score of the box, None where it has none.
-        scores: Mean keypoint score by group.
-    """
+    """One person of a card, with the mean keypoint score of each group."""
 
     number: int
     bbox_score: float | None
@@ -82,17 +63,13 @@ class Card:
     """One sample on a sheet.
 
     Attributes:
-        key: The sample's key.
         shard: Source-relative name of its shard.
-        index: Its index in the shard.
-        status: As in the table.
         reason: Why it is quarantined, else empty.
         message: The same in words.
         size: Source size as `width × height`, or empty.
         num_persons: Rows in `persons`.
         persons: The first few persons.
         classes: Classes of the part mask, largest first.
-        pictures: Its panels.
         note: What this card is on the sheet for, for example a distance; empty for none.
     """
 
@@ -110,25 +87,8 @@ class Card:
     note: str = ""
 
 
-def decode_photo(encoded: bytes | None) -> Array | None:
-    """(height, width, 3) uint8 of a source picture, or None where there is no whole picture."""
-    if encoded is None:
-        return None
-    try:
-        return decode(encoded).pixels
-    except SampleError:
-        return None
-
-
 def make_card(sample: SampleLabels, shard: str, panels: Iterable[Panel], *, note: str = "") -> Card:
-    """The card of a sample.
-
-    Args:
-        sample: The sample.
-        shard: Source-relative name of its shard.
-        panels: What to show of it.
-        note: What it is on the sheet for.
-    """
+    """The card of a sample, see `Card`; shows as many panels as it is given."""
     row = sample.row
     size = (
         "" if row["height"] is None else f"{row['width']} \N{MULTIPLICATION SIGN} {row['height']}"
@@ -178,7 +138,7 @@ def classes_of(sample: SampleLabels) -> tuple[CardClass, ...]:
     names, palette = schema.metadata.get("classes"), schema.metadata.get("palette_rgb")
     if not names or not palette:
         return ()
-    shares = class_shares(pixels)
+    shares = np.asarray(pixels) / max(1, sum(pixels))
     found = [number for number in np.argsort(-shares) if shares[number] >= _MIN_CLASS_SHARE]
     return tuple(
         CardClass(

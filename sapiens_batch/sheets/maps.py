@@ -6,7 +6,6 @@ Arrays come in their stored layout and on any grid; resampling them onto the pic
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from typing import Any, Final
 
 import cv2
@@ -126,13 +125,6 @@ def albedo_picture(albedo: Array) -> Array:
     finite = np.isfinite(albedo.astype(np.float32)).all(axis=0)
     values = np.clip(np.nan_to_num(albedo.astype(np.float32)) * scale, 0, 255)
     return _on_ground(np.moveaxis(values, 0, -1).astype(np.uint8), finite)
-
-
-def class_shares(pixels: Sequence[int] | Array) -> Array:
-    """Share of each class in (C,) pixel counts; zeros where nothing is labeled."""
-    counts = np.asarray(pixels, np.float64)
-    shares: Array = counts / max(1.0, counts.sum())
-    return shares
 
 
 def _on_ground(picture: Array, labeled: Any) -> Array:

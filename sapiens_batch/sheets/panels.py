@@ -13,12 +13,10 @@ from typing import Final
 import cv2
 import numpy as np
 
-from sapiens_batch.images import frames
 from sapiens_batch.images.geometry import stretch_map
 from sapiens_batch.labelset import SampleLabels
-from sapiens_batch.labelset.overlay import lay_over
-from sapiens_batch.labelset.sample import Row, frame_affine
-from sapiens_batch.records import NO_CLASS, Affine, Array, Level
+from sapiens_batch.labelset.sample import Row
+from sapiens_batch.records import NO_CLASS, Affine, Array
 from sapiens_batch.sheets import maps
 from sapiens_batch.sheets.groups import GroupName, keypoint_groups
 from sapiens_batch.sheets.skeleton import DrawnPerson, Skeleton
@@ -58,7 +56,6 @@ class Panel:
 
     Attributes:
         kind: `photo`, a task, or a group of keypoints; file names follow it.
-        title: What it shows, for people.
         picture: (h, w, 3) uint8 RGB.
         note: What a reader of the picture needs to know, for example the range of depths.
     """
@@ -115,14 +112,13 @@ class _Drawing:
         self._photo = photo
         self._source_size = size
         self._options = options
-        scale = options.side / max(size)
-        self._size = (max(1, round(size[0] * scale)), max(1, round(size[1] * scale)))
+        self._size = fitted(size, options.side)
 
     def backdrop(self) -> Array:
         """The photo at panel size, or plain ground where it is gone; a copy to draw on."""
         if self._photo is None:
             return maps.ground(self._size)
-        return _resized(self._photo, self._size)
+        return resized(self._photo, self._size)
 
     def pose(self) -> Iterator[Panel]:
         """Skeletons over the photo, then close-ups of the person that is seen best."""
@@ -132,7 +128,8 @@ class _Drawing:
         num_keypoints = schema.columns[0].shape[0]
         skeleton = Skeleton(schema.metadata, num_keypoints)
         picture = self.backdrop()
-        persons = [self._person(row, self._to_panel()) for row in self._sample.persons]
+        to_panel = stretch_map(self._size, self._source_size)
+        persons = [self._person(row, to_panel) for row in self._sample.persons]
         skeleton.draw(picture, persons, min_score=self._options.min_score, boxes=True)
         shown = sum(_num_shown(one, self._options.min_score) for one in persons)
         note = f"{shown} of {num_keypoints * len(persons)} points"
@@ -150,8 +147,7 @@ class _Drawing:
                 row, (left, top, right, bottom) = found
                 crop = self._photo[top:bottom, left:right]
                 scale = self._options.side / max(crop.shape[:2])
-                size = (round(crop.shape[0] * scale), round(crop.shape[1] * scale))
-                picture = _resized(crop, size)
+                picture = resized(crop, fitted(crop.shape[:2], self._options.side))
                 moved = Affine(scale, scale, (0.5 - left) * scale - 0.5, (0.5 - top) * scale - 0.5)
                 person = self._person(row, moved)
                 skeleton.draw(picture, [person], min_score=self._options.min_score, boxes=False)
@@ -183,7 +179,7 @@ class _Drawing:
 
     def dense(self, task: str) -> Panel | None:
         """The array of a task as a picture, or None where there is none to show."""
-        values = self._values(task)
+        values = self._sample.to_source(task, size=self._size)
         if values is None:
             return None
         metadata = self._sample.schemas[task].metadata
@@ -202,49 +198,14 @@ class _Drawing:
         return None
 
     def _depth(self, task: str, depth: Array) -> Panel | None:
-        mask = self._values("seg") if "seg" in self._sample.schemas else None
+        has_mask = "seg" in self._sample.schemas
+        mask = self._sample.to_source("seg", size=self._size) if has_mask else None
         persons = None if mask is None else (mask != 0) & (mask != NO_CLASS)
         limits = maps.depth_range(depth, persons)
         if limits is None:
             return None
         note = f"{limits[0]:.2f} to {limits[1]:.2f} m"
         return Panel(task, "Depth", maps.depth_picture(depth, limits), note)
-
-    def _values(self, task: str) -> Array | None:
-        """A task's array (..., h, w) on the panel; persons over one another, the first on top."""
-        schema = self._sample.schemas[task]
-        names = schema.array.dimension_names if schema.array is not None else ()
-        if not {"y", "x"} <= set(names):
-            return None
-        if schema.level is Level.IMAGE:
-            return self._placed(task, None)
-        whole: Array | None = None
-        for row in reversed(self._sample.persons):
-            placed = self._placed(task, int(row["person"]))
-            if placed is not None and whole is not None:
-                placed = lay_over(schema, placed, whole)
-            whole = whole if placed is None else placed
-        return whole
-
-    def _placed(self, task: str, person: int | None) -> Array | None:
-        values = self._sample.array(task, person)
-        field = self._sample.arrays[task].field
-        if values is None or 0 in values.shape:
-            return None
-        owner = self._sample.row
-        if person is not None:
-            owner = next(one for one in self._sample.persons if one["person"] == person)
-        axes = (field.dimension_names.index("y"), field.dimension_names.index("x"))
-        return frames.to_source(
-            np.moveaxis(values, axes, (-2, -1)),
-            frame_affine(owner, task).then(self._to_panel()),
-            self._size,
-            interpolation=frames.interpolation_of(field),
-            fill_value=field.fill_value,
-        )
-
-    def _to_panel(self) -> Affine:
-        return stretch_map(self._size, self._source_size)
 
 
 def _num_shown(person: DrawnPerson, min_score: float) -> int:
@@ -265,11 +226,18 @@ def _square_around(xy: Array, size: tuple[int, int]) -> Box:
     return left, top, max(left + 1, right), max(top + 1, bottom)
 
 
-def _resized(picture: Array, size: tuple[int, int]) -> Array:
+def fitted(size: tuple[int, int], side: int) -> tuple[int, int]:
+    """(height, width) of a picture whose longer side is made `side`."""
+    scale = side / max(size)
+    return max(1, round(size[0] * scale)), max(1, round(size[1] * scale))
+
+
+def resized(picture: Array, size: tuple[int, int]) -> Array:
+    """A picture at another (height, width)."""
     shrinks = size[0] < picture.shape[0]
     interpolation = cv2.INTER_AREA if shrinks else cv2.INTER_CUBIC
-    resized: Array = cv2.resize(picture, size[::-1], interpolation=interpolation)
-    return resized
+    scaled: Array = cv2.resize(picture, size[::-1], interpolation=interpolation)
+    return scaled
 
 
 def _grey_levels() -> list[list[int]]:

@@ -78,14 +78,7 @@ class Skeleton:
     def draw(
         self, picture: Array, persons: Sequence[DrawnPerson], *, min_score: float, boxes: bool
     ) -> None:
-        """Draw persons on a (h, w, 3) uint8 picture, in place.
-
-        Args:
-            picture: The picture.
-            persons: Whom to draw.
-            min_score: Points with this score or less are left out.
-            boxes: Whether to draw the boxes.
-        """
+        """Draw persons on a (h, w, 3) uint8 picture, in place."""
         for person in persons:
             width = float(np.clip(np.sqrt(max(1.0, person.box[2] * person.box[3]))
                                   * _WIDTH_PER_SIZE, 0.9, 9.0))  # fmt: skip

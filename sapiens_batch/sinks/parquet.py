@@ -84,7 +84,7 @@ def table_schema(
         SpecError: Two columns have the same name.
     """
     labels = [one for one in schemas if one.level is level]
-    own = _own_columns(level, extra_columns)
+    own = own_columns(level, extra_columns)
     columns = [*own, *(column for one in labels for column in one.table_columns)]
     names = [column.name for column in columns]
     if repeated := sorted({name for name in names if names.count(name) > 1}):
@@ -190,8 +190,8 @@ def decode(data: bytes) -> pa.Table:
         raise ProtocolError(f"not a whole Parquet file: {error}; run `verify`") from error
 
 
-def _own_columns(level: Level, extra_columns: Sequence[str]) -> list[ColumnField]:
-    """Columns that do not come from tasks."""
+def own_columns(level: Level, extra_columns: Sequence[str]) -> list[ColumnField]:
+    """Columns of a table that do not come from tasks."""
     if level is Level.PERSON:
         return list(_PERSONS)
     extra = (ColumnField(name, "string", (), "", "kept from the source") for name in extra_columns)

@@ -4,7 +4,7 @@
 `images`, judging boxes to `persons`. From an address to chunks:
 
 - `shards` makes shards of what was found and says when one has changed, `selection` says which
-  samples are wanted, `field_errors` which field of the job file named what cannot be used;
+  samples are wanted;
 - tars: `tar` streams members, `names` judges them, `grouping` makes samples of them, `img2dataset`
   adds what lies beside the tar;
 - tables: `table_files` streams rows, `columns` says what columns mean, `rows` makes samples;

@@ -11,8 +11,10 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Iterator
 
+from sapiens_batch.errors import InputError
 from sapiens_batch.records import Problem, Sample, Shard
 from sapiens_batch.spec.job import SourceSpec
+from sapiens_batch.storage.addresses import absolute_uri
 
 
 class Source(ABC):
@@ -24,6 +26,20 @@ class Source(ABC):
 
     def __init__(self, spec: SourceSpec) -> None:
         self.spec = spec
+
+    def only_uri(self, what: str) -> str:
+        """The address, of a format that takes one of `what`.
+
+        Raises:
+            InputError: The job names several.
+        """
+        if len(self.spec.uris) != 1:
+            raise InputError(f"{self.spec.format} takes one {what}, not {len(self.spec.uris)}")
+        return absolute_uri(self.spec.uris[0]).rstrip("/")
+
+    def root(self, default: str) -> str:
+        """The folder that image paths are relative to: the job's `root`, or the default."""
+        return absolute_uri(self.spec.root) if self.spec.root else default
 
     @abstractmethod
     def plan(self) -> Iterator[Shard]:

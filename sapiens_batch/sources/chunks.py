@@ -7,14 +7,17 @@ the read task; nothing here looks up the state of a job.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
 from sapiens_batch.records import Chunk, Problem, Sample, Shard
 from sapiens_batch.sources.base import Source
 
 
 def iter_chunks(
-    source: Source, shard: Shard, chunk_samples: int, skip: frozenset[int] = frozenset()
+    source: Source,
+    shard: Shard,
+    chunk_samples: int,
+    skips: Callable[[int], bool] = lambda chunk: False,
 ) -> Iterator[Chunk]:
     """Stream a shard as chunks, at most one chunk and one sample in memory.
 
@@ -22,7 +25,7 @@ def iter_chunks(
         source: Reads the shard.
         shard: The shard as it was planned.
         chunk_samples: Samples per chunk; only the last chunk may have fewer.
-        skip: Numbers of chunks that are read past but not yielded.
+        skips: Whether the chunk of a number is read past and not yielded.
 
     Yields:
         Chunks in order. The one that ends the shard has `last` set and carries the shard's
@@ -41,12 +44,12 @@ def iter_chunks(
             continue
         if len(pending) == chunk_samples:
             full, pending = tuple(pending), []
-            if index not in skip:
+            if not skips(index):
                 yield Chunk(shard.shard_id, index, index * chunk_samples, full, last=False)
             del full
             index += 1
         pending.append(item)
-    if index not in skip:
+    if not skips(index):
         yield Chunk(
             shard.shard_id,
             index,

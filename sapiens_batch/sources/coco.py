@@ -6,7 +6,6 @@ by the persons stage. Each process parses the file once and keeps only what it n
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from functools import lru_cache
@@ -16,16 +15,17 @@ from typing import Any
 from sapiens_batch.errors import InputError, SampleError
 from sapiens_batch.records import Problem, Sample, Shard
 from sapiens_batch.sources.base import Source
-from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.sources.fields import bad_sample, json_value, parse_boxes, parse_scores
 from sapiens_batch.sources.image_files import iter_images
-from sapiens_batch.sources.selection import ShardSelection, load_selection
+from sapiens_batch.sources.selection import ShardSelection
 from sapiens_batch.sources.shards import check_base_version, slice_shards
 from sapiens_batch.spec.job import SourceSpec
 from sapiens_batch.storage.addresses import absolute_uri, parent_uri
+from sapiens_batch.storage.input_errors import errors_of_field
 from sapiens_batch.storage.inputs import InputObject, expand, list_folder, stat_input
-from sapiens_batch.storage.reading import read_input
+from sapiens_batch.storage.reading import read_json
 
+_COCO = "a COCO file: it has no list 'images'"
 _INSTEAD = (
     "the annotation file, such as '{}/instances.json', and the folder of the photos as `root:` "
     "where they are not beside it"
@@ -38,7 +38,7 @@ class CocoSource(Source):
     def __init__(self, spec: SourceSpec) -> None:
         super().__init__(spec)
         self._uri = absolute_uri(spec.uris[0])
-        self._root = absolute_uri(spec.root) if spec.root else parent_uri(self._uri)
+        self._root = self.root(parent_uri(self._uri))
 
     def plan(self) -> Iterator[Shard]:
         """One shard per `shard_samples` images, sorted by file name; see `Source.plan`."""
@@ -51,7 +51,7 @@ class CocoSource(Source):
         with errors_of_field("source.root" if self.spec.root else "source.uri"):
             photos = list_folder(self._root, storage_options=self.spec.storage_options)
         listed = {item.key: item for item in photos}
-        selection = ShardSelection(load_selection(self.spec), self._uri)
+        selection = ShardSelection(self.spec, self._uri)
         shards = slice_shards(
             self._root,
             [name for name in index.names if selection.takes(name, index.images[name][0])],
@@ -66,8 +66,7 @@ class CocoSource(Source):
         item = stat_input(self._uri, self.spec.storage_options)
         check_base_version(shard, item.version)
         index = self._index(item)
-        images = iter_images(shard, self.spec.storage_options)
-        for number, (name, content) in enumerate(images):
+        for number, (name, content) in enumerate(iter_images(shard, self.spec.storage_options)):
             yield self._sample(index, name, number, content)
         if shard.members[0] == index.names[0] and index.num_strays:
             yield Problem(
@@ -86,9 +85,9 @@ class CocoSource(Source):
         if len(entries) > 1:
             ids = ", ".join(str(entry.get("id")) for entry in entries)
             message = f"{self._uri}: images {ids} have the same file_name {name!r}"
-            return bad_sample(name, number, "source.duplicate_key", message)
+            content = Problem("source.duplicate_key", message)
         if isinstance(content, Problem):
-            return bad_sample(name, number, content.reason, content.message)
+            return bad_sample(name, number, content)
         entry = entries[0]
         annotations = index.annotations.get(entry.get("id"), [])
         where = f"image {entry.get('id')!r} ({name!r})"
@@ -99,7 +98,7 @@ class CocoSource(Source):
                 values = [item.get(self.spec.box_scores) for item in annotations]
                 scores = parse_scores(values, len(boxes), f"{self.spec.box_scores!r} of {where}")
         except SampleError as error:
-            return bad_sample(name, number, error.reason, error.message)
+            return bad_sample(name, number, error)
         record = {**entry, "image_id": entry.get("id")}
         extra = {column: json_value(record.get(column)) for column in self.spec.columns}
         return Sample(name, number, content, boxes, scores, extra)
@@ -127,7 +126,11 @@ class _CocoIndex:
 
 @lru_cache(maxsize=2)
 def _load(address: _Address) -> _CocoIndex:
-    document = _parsed(address)
+    document = read_json(
+        address.uri, address.storage_options, planned=address.fingerprint, what=_COCO
+    )
+    if not isinstance(document.get("images"), list):
+        raise InputError(f"{address.uri} is not {_COCO}")
     images: dict[str, list[dict[str, Any]]] = {}
     for image in document["images"]:
         images.setdefault(_file_name(image, address.uri), []).append(image)
@@ -150,18 +153,6 @@ def _load(address: _Address) -> _CocoIndex:
 
 
 _LARGE_FIELDS = frozenset({"segmentation", "keypoints"})
-
-
-def _parsed(address: _Address) -> dict[str, Any]:
-    try:
-        document = json.loads(
-            read_input(address.uri, address.storage_options, planned=address.fingerprint)
-        )
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{address.uri} is not JSON: {error}") from error
-    if not isinstance(document, dict) or not isinstance(document.get("images"), list):
-        raise InputError(f"{address.uri} is not a COCO file: it has no list 'images'")
-    return document
 
 
 def _file_name(image: Any, uri: str) -> str:

@@ -12,7 +12,6 @@ from sapiens_batch.errors import InputError
 from sapiens_batch.sources.libraries import load_library
 from sapiens_batch.sources.parquet import ParquetSource
 from sapiens_batch.sources.shards import data_files
-from sapiens_batch.storage.addresses import absolute_uri
 from sapiens_batch.storage.inputs import InputObject
 
 
@@ -22,9 +21,7 @@ class DeltaSource(ParquetSource):
     def objects(self) -> list[InputObject]:
         """The data files of the version, sorted by key; see `ParquetSource.objects`."""
         deltalake = load_library("deltalake", extra="delta")
-        if len(self.spec.uris) != 1:
-            raise InputError(f"delta takes one table, not {len(self.spec.uris)}")
-        uri = absolute_uri(self.spec.uris[0]).rstrip("/")
+        uri = self.only_uri("table")
         try:
             table = deltalake.DeltaTable(
                 uri, version=self.spec.snapshot, storage_options=self.spec.catalog_options or None

@@ -32,9 +32,11 @@ def needed_fields(spec: SourceSpec, *others: str | None) -> list[str]:
 
 
 def make_sample(
-    key: str, index: int, encoded: bytes, record: Mapping[str, Any], spec: SourceSpec
+    key: str, index: int, encoded: bytes | Problem, record: Mapping[str, Any], spec: SourceSpec
 ) -> Sample:
-    """A readable sample, or a quarantined one where a needed field of `record` is no good."""
+    """A readable sample; a quarantined one without bytes, or if a needed field is no good."""
+    if isinstance(encoded, Problem):
+        return bad_sample(key, index, encoded)
     try:
         boxes = scores = None
         if spec.boxes is not None:
@@ -43,14 +45,14 @@ def make_sample(
             value = _needed(record, spec.box_scores, key)
             scores = parse_scores(value, len(boxes), f"{spec.box_scores!r} of {key!r}")
     except SampleError as error:
-        return bad_sample(key, index, error.reason, error.message)
+        return bad_sample(key, index, error)
     extra = {name: json_value(record.get(name)) for name in spec.columns}
     return Sample(key, index, encoded, boxes, scores, extra)
 
 
-def bad_sample(key: str, index: int, reason: str, message: str) -> Sample:
+def bad_sample(key: str, index: int, why: Problem | SampleError) -> Sample:
     """A sample to be quarantined."""
-    return Sample(key, index, None, problem=Problem(reason, message))
+    return Sample(key, index, None, problem=Problem(why.reason, why.message))
 
 
 def parse_boxes(value: Any, where: str) -> Array:

@@ -108,7 +108,7 @@ class Grouping:
         except SampleError as error:
             failure = error
         if failure is not None:
-            return bad_sample(self.key, index, failure.reason, failure.message)
+            return bad_sample(self.key, index, failure)
         return make_sample(self.key, index, encoded, record, self._wanted.spec)
 
     def _encoded(self) -> bytes:

@@ -7,20 +7,16 @@ folder that may hold several configurations is refused, because mixing them labe
 
 from __future__ import annotations
 
-import json
 import posixpath
 import re
 from collections import defaultdict
 from collections.abc import Mapping, Sequence
-from typing import Any
 
 from sapiens_batch.errors import InputError
-from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.sources.parquet import ParquetSource
-from sapiens_batch.spec.job import SourceSpec
-from sapiens_batch.storage.addresses import absolute_uri
+from sapiens_batch.storage.input_errors import errors_of_field
 from sapiens_batch.storage.inputs import InputObject, list_folder
-from sapiens_batch.storage.reading import read_input
+from sapiens_batch.storage.reading import read_json
 
 DEFAULT_SPLIT = "train"
 """What `datasets` calls files that name no split."""
@@ -47,9 +43,7 @@ class HuggingFaceSource(ParquetSource):
 
     def objects(self) -> list[InputObject]:
         """The files of the split, sorted by key; see `ParquetSource.objects`."""
-        if len(self.spec.uris) != 1:
-            raise InputError(f"huggingface takes one dataset, not {len(self.spec.uris)}")
-        root = absolute_uri(self.spec.uris[0]).rstrip("/")
+        root = self.only_uri("dataset")
         with errors_of_field("source.uri"):
             listed = list_folder(root, ("parquet", "arrow", "json"), self.spec.storage_options)
         found = {item.key: item for item in listed}
@@ -57,7 +51,9 @@ class HuggingFaceSource(ParquetSource):
             if f"{folder}state.json" in found:
                 return self._saved(found, folder, root)
         if "dataset_dict.json" in found:
-            raise self._no_split(root, _splits(found, root, self.spec))
+            document = read_json(f"{root}/dataset_dict.json", self.spec.storage_options)
+            splits = map(str, document.get("splits", []))
+            raise self._no_split(root, [one for one in splits if f"{one}/state.json" in found])
         return self._parquet(found, root)
 
     @property
@@ -67,7 +63,7 @@ class HuggingFaceSource(ParquetSource):
     def _saved(self, found: Mapping[str, InputObject], folder: str, root: str) -> list[InputObject]:
         """The Arrow files that the state of a saved dataset lists."""
         where = f"{root}/{folder}state.json"
-        state = _json(where, self.spec)
+        state = read_json(where, self.spec.storage_options)
         if state.get("_indices_data_files"):
             raise InputError(f"{where} selects rows of its files: save it after flatten_indices()")
         try:
@@ -114,18 +110,3 @@ def split_of(key: str) -> str:
         if split := next((_SPLIT_WORDS[word] for word in words if word in _SPLIT_WORDS), None):
             return split
     return DEFAULT_SPLIT
-
-
-def _splits(found: Mapping[str, InputObject], root: str, spec: SourceSpec) -> list[str]:
-    splits = _json(f"{root}/dataset_dict.json", spec).get("splits", [])
-    return [str(split) for split in splits if f"{split}/state.json" in found]
-
-
-def _json(uri: str, spec: SourceSpec) -> dict[str, Any]:
-    try:
-        document = json.loads(read_input(uri, spec.storage_options))
-    except (ValueError, RecursionError) as error:
-        raise InputError(f"{uri} is not JSON: {error}") from error
-    if not isinstance(document, dict):
-        raise InputError(f"{uri} is not a JSON object")
-    return document

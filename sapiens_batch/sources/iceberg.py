@@ -14,7 +14,6 @@ from sapiens_batch.errors import InputError
 from sapiens_batch.sources.libraries import load_library
 from sapiens_batch.sources.parquet import ParquetSource
 from sapiens_batch.sources.shards import data_files
-from sapiens_batch.storage.addresses import absolute_uri
 from sapiens_batch.storage.inputs import InputObject
 
 _SCHEME = "iceberg://"
@@ -29,9 +28,7 @@ class IcebergSource(ParquetSource):
     def objects(self) -> list[InputObject]:
         """The data files of the snapshot, sorted by key; see `ParquetSource.objects`."""
         load_library("pyiceberg", extra="iceberg")
-        if len(self.spec.uris) != 1:
-            raise InputError(f"iceberg takes one table, not {len(self.spec.uris)}")
-        uri = self.spec.uris[0]
+        uri = self.only_uri("table")
         exceptions = load_library("pyiceberg.exceptions", extra="iceberg")
         try:
             table = self._table(uri)
@@ -53,9 +50,7 @@ class IcebergSource(ParquetSource):
     def _table(self, uri: str) -> Any:
         if not uri.startswith(_SCHEME):
             tables = load_library("pyiceberg.table", extra="iceberg")
-            return tables.StaticTable.from_metadata(
-                absolute_uri(uri), dict(self.spec.catalog_options)
-            )
+            return tables.StaticTable.from_metadata(uri, dict(self.spec.catalog_options))
         name, _, identifier = uri.removeprefix(_SCHEME).partition("/")
         catalogs = load_library("pyiceberg.catalog", extra="iceberg")
         return catalogs.load_catalog(name, **self.spec.catalog_options).load_table(identifier)

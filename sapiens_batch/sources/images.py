@@ -13,15 +13,15 @@ from itertools import islice
 from sapiens_batch.errors import InputError
 from sapiens_batch.records import Problem, Sample, Shard
 from sapiens_batch.sources.base import Source
-from sapiens_batch.sources.field_errors import errors_of_field
-from sapiens_batch.sources.fields import bad_sample, make_sample
+from sapiens_batch.sources.fields import make_sample
 from sapiens_batch.sources.image_files import iter_images
 from sapiens_batch.sources.names import is_junk
-from sapiens_batch.sources.selection import ShardSelection, load_selection
+from sapiens_batch.sources.selection import ShardSelection
 from sapiens_batch.sources.shards import slice_shards
 from sapiens_batch.spec.job import IMAGE_SUFFIXES
 from sapiens_batch.storage.addresses import absolute_uri
 from sapiens_batch.storage.braces import expand_braces
+from sapiens_batch.storage.input_errors import errors_of_field
 from sapiens_batch.storage.inputs import InputObject, list_folder
 
 
@@ -42,19 +42,15 @@ class ImagesSource(Source):
             raise InputError(
                 f"{', '.join(folders)} holds no image: looked for {', '.join(IMAGE_SUFFIXES)}"
             )
-        selection = ShardSelection(load_selection(self.spec), root)
+        selection = ShardSelection(self.spec, root)
         names = [name for name in sorted(listed) if selection.takes(name, {})]
         shards = slice_shards(root, names, self.spec.shard_samples, listed=listed)
         return islice(shards, self.spec.limit)
 
     def read(self, shard: Shard) -> Iterator[Sample | Problem]:
         """Samples in the order of the plan; a vanished file is a quarantined sample."""
-        images = iter_images(shard, self.spec.storage_options)
-        for index, (name, content) in enumerate(images):
-            if isinstance(content, Problem):
-                yield bad_sample(name, index, content.reason, content.message)
-            else:
-                yield make_sample(name, index, content, {}, self.spec)
+        for index, (name, content) in enumerate(iter_images(shard, self.spec.storage_options)):
+            yield make_sample(name, index, content, {}, self.spec)
 
     def _images(self, folder: str, root: str) -> Iterator[InputObject]:
         suffixes = self.spec.image or IMAGE_SUFFIXES
@@ -74,9 +70,4 @@ def _common_folder(folders: list[str]) -> str:
                 f"{folder} is named together with {', '.join(nested) or 'itself'}: "
                 "name only the outer folder"
             )
-    parts = [folder.split("/") for folder in folders]
-    shared = next(
-        (number for number, names in enumerate(zip(*parts, strict=False)) if len(set(names)) > 1),
-        min(map(len, parts)),
-    )
-    return "/".join(parts[0][:shared])
+    return "/".join(posixpath.commonprefix([folder.split("/") for folder in folders]))

@@ -19,10 +19,9 @@ from sapiens_batch.sources.base import Source
 from sapiens_batch.sources.columns import choose_columns
 from sapiens_batch.sources.libraries import load_library
 from sapiens_batch.sources.rows import RowReader
-from sapiens_batch.sources.selection import ShardSelection, load_selection
+from sapiens_batch.sources.selection import ShardSelection
 from sapiens_batch.sources.shards import check_version, digest, joined_version, make_shard_id
 from sapiens_batch.sources.table_files import BATCH_ROWS, Lost, TableBatch
-from sapiens_batch.storage.addresses import absolute_uri
 
 READ_AHEAD_BATCHES = 2
 """The library's 16 would hold 512 images."""
@@ -33,17 +32,14 @@ class LanceSource(Source):
 
     def plan(self) -> Iterator[Shard]:
         """One shard per fragment, sorted by key; see `Source.plan`."""
-        if len(self.spec.uris) != 1:
-            raise InputError(f"lance takes one dataset, not {len(self.spec.uris)}")
-        uri = absolute_uri(self.spec.uris[0]).rstrip("/")
+        uri = self.only_uri("dataset")
         dataset = self._open(uri, self.spec.snapshot)
-        selection = load_selection(self.spec)
-        by = selection.by if selection else None
-        choose_columns(_scanner(dataset).projected_schema, self.spec, uri, by)
+        selection = ShardSelection(self.spec, uri)
+        choose_columns(_scanner(dataset).projected_schema, self.spec, uri, selection.by)
         fragments = sorted(dataset.get_fragments(), key=lambda item: int(item.fragment_id))
         for fragment in islice(fragments, self.spec.limit):
             key = f"{posixpath.basename(uri)}/fragment-{fragment.fragment_id:09d}"
-            version = joined_version(_version(fragment), selection.digest if selection else "")
+            version = joined_version(_version(fragment), selection.digest)
             size_bytes = sum(file.file_size_bytes or 0 for file in fragment.data_files())
             shard_id = make_shard_id(key, version)
             yield Shard(shard_id, key, f"{uri}@{dataset.version}", version, size_bytes)
@@ -53,15 +49,13 @@ class LanceSource(Source):
         uri, _, number = shard.uri.rpartition("@")
         fragment_id = int(shard.key.rpartition("-")[2])
         fragment = self._open(uri, int(number)).get_fragment(fragment_id)
-        selection = load_selection(self.spec)
+        selection = ShardSelection(self.spec, shard.key)
         if fragment is None:
             raise InputError(f"{shard.uri} has no fragment {fragment_id}: it was planned elsewhere")
-        check_version(shard, _version(fragment), selection.digest if selection else "")
-        shard_selection = ShardSelection(selection, shard.key)
+        check_version(shard, _version(fragment), selection.digest)
         schema = _scanner(fragment).projected_schema
-        columns = choose_columns(schema, self.spec, shard.key, shard_selection.by)
-        root = absolute_uri(self.spec.root) if self.spec.root else uri
-        reader = RowReader(self.spec, shard.key, root, columns, shard_selection, key_by_path=False)
+        columns = choose_columns(schema, self.spec, shard.key, selection.by)
+        reader = RowReader(self.spec, shard.key, self.root(uri), columns, selection)
         yield from reader.samples(_batches(fragment, columns.projected))
 
     def _open(self, uri: str, version: int | None) -> Any:

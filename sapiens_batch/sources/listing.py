@@ -18,11 +18,10 @@ from sapiens_batch.errors import InputError
 from sapiens_batch.records import Problem, Sample, Shard
 from sapiens_batch.sources.base import Source
 from sapiens_batch.sources.columns import Columns, choose_columns
-from sapiens_batch.sources.field_errors import errors_of_field
-from sapiens_batch.sources.fields import bad_sample, make_sample
+from sapiens_batch.sources.fields import make_sample
 from sapiens_batch.sources.image_files import iter_images
 from sapiens_batch.sources.rows import RowReader
-from sapiens_batch.sources.selection import ShardSelection, load_selection
+from sapiens_batch.sources.selection import ShardSelection
 from sapiens_batch.sources.shards import (
     check_version,
     joined_version,
@@ -31,7 +30,8 @@ from sapiens_batch.sources.shards import (
 )
 from sapiens_batch.sources.table_files import open_table
 from sapiens_batch.spec.job import SourceSpec
-from sapiens_batch.storage.addresses import absolute_uri, parent_uri
+from sapiens_batch.storage.addresses import parent_uri
+from sapiens_batch.storage.input_errors import errors_of_field
 from sapiens_batch.storage.inputs import InputObject, expand
 from sapiens_batch.storage.reading import open_input
 
@@ -60,60 +60,43 @@ class ListingSource(Source):
             yield from self._read_rows(shard)
             return
         seen: set[str] = set()
-        images = iter_images(shard, self.spec.storage_options)
-        for index, (name, content) in enumerate(images):
+        for index, (name, content) in enumerate(iter_images(shard, self.spec.storage_options)):
             if name in seen:
-                yield bad_sample(
-                    name, index, "source.duplicate_key", f"{shard.key}: line {name!r} is repeated"
-                )
-            elif isinstance(content, Problem):
-                yield bad_sample(name, index, content.reason, content.message)
-            else:
-                yield make_sample(name, index, content, {}, self.spec)
+                message = f"{shard.key}: line {name!r} is repeated"
+                content = Problem("source.duplicate_key", message)
+            yield make_sample(name, index, content, {}, self.spec)
             seen.add(name)
 
     def _slices(self, listing: InputObject) -> Iterator[Shard]:
         if listing.uri.lower().endswith(_TABLE_SUFFIXES):
             return self._row_slices(listing)
-        selection = ShardSelection(load_selection(self.spec), listing.key)
+        selection = ShardSelection(self.spec, listing.key)
         names = (name for name in self._lines(listing) if selection.takes(name, {}))
-        return slice_shards(self._root(listing.uri), names, self.spec.shard_samples)
+        return slice_shards(self.root(parent_uri(listing.uri)), names, self.spec.shard_samples)
 
     def _row_slices(self, listing: InputObject) -> Iterator[Shard]:
         """Ranges of rows: their content is not held by the plan, which would be as large."""
-        selection = load_selection(self.spec)
+        selection = ShardSelection(self.spec, listing.key)
         with open_input(listing.uri, self.spec.storage_options) as stream:
             table = open_table(stream, listing.uri)
-            choose_listing_columns(
-                table.schema, self.spec, listing.uri, selection.by if selection else None
-            )
+            choose_listing_columns(table.schema, self.spec, listing.uri, selection.by)
             num_rows = table.num_rows()
-        version = joined_version(listing.version, selection.digest if selection else "")
+        version = joined_version(listing.version, selection.digest)
         for start in range(0, num_rows, self.spec.shard_samples):
             stop = min(start + self.spec.shard_samples, num_rows)
             key = f"{listing.key}[{start:09d}:{stop:09d}]"
             yield Shard(make_shard_id(key, version), key, listing.uri, version, 0)
 
     def _read_rows(self, shard: Shard) -> Iterator[Sample | Problem]:
-        selection = load_selection(self.spec)
         start, stop = _row_range(shard.key)
-        shard_selection = ShardSelection(selection, shard.key)
+        selection = ShardSelection(self.spec, shard.key)
         with open_input(shard.uri, self.spec.storage_options) as stream:
-            check_version(shard, stream.version, selection.digest if selection else "")
+            check_version(shard, stream.version, selection.digest)
             table = open_table(stream, shard.uri)
-            columns = choose_listing_columns(table.schema, self.spec, shard.key, shard_selection.by)
-            reader = RowReader(
-                self.spec,
-                shard.key,
-                self._root(shard.uri),
-                columns,
-                shard_selection,
-                key_by_path=columns.key is None,
-            )
+            columns = choose_listing_columns(table.schema, self.spec, shard.key, selection.by)
+            root = self.root(parent_uri(shard.uri))
+            reader = RowReader(self.spec, shard.key, root, columns, selection, key_by_path=True)
             yield from reader.samples(table.batches(columns.projected, start, stop))
-
-    def _root(self, listing_uri: str) -> str:
-        return absolute_uri(self.spec.root) if self.spec.root else parent_uri(listing_uri)
 
     def _lines(self, listing: InputObject) -> Iterator[str]:
         with open_input(listing.uri, self.spec.storage_options) as stream:

@@ -14,12 +14,12 @@ from sapiens_batch.errors import InputError
 from sapiens_batch.records import Problem, Sample, Shard
 from sapiens_batch.sources.base import Source
 from sapiens_batch.sources.columns import Columns, choose_columns
-from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.sources.rows import RowReader
-from sapiens_batch.sources.selection import ShardSelection, load_selection, selection_digest
+from sapiens_batch.sources.selection import ShardSelection
 from sapiens_batch.sources.shards import check_version, object_shard
 from sapiens_batch.sources.table_files import DamagedTableError, Table, open_table
-from sapiens_batch.storage.addresses import absolute_uri, parent_uri
+from sapiens_batch.storage.addresses import parent_uri
+from sapiens_batch.storage.input_errors import errors_of_field
 from sapiens_batch.storage.inputs import InputObject, expand
 from sapiens_batch.storage.reading import open_input
 
@@ -31,7 +31,7 @@ class ParquetSource(Source):
         """One shard per file, sorted by key; see `Source.plan`."""
         objects = self.objects()
         self.check_columns(objects[0].uri)
-        selected = selection_digest(self.spec) or ""
+        selected = ShardSelection(self.spec, "").digest
         return (object_shard(item, selected) for item in islice(objects, self.spec.limit))
 
     def objects(self) -> list[InputObject]:
@@ -45,28 +45,20 @@ class ParquetSource(Source):
 
     def read(self, shard: Shard) -> Iterator[Sample | Problem]:
         """Samples in row order, then the damage of the shard; see `Source.read`."""
-        selection = load_selection(self.spec)
-        root = absolute_uri(self.spec.root) if self.spec.root else parent_uri(shard.uri)
+        selection = ShardSelection(self.spec, shard.key)
         with open_input(shard.uri, self.spec.storage_options) as stream:
-            check_version(shard, stream.version, selection.digest if selection else "")
-            shard_selection = ShardSelection(selection, shard.key)
+            check_version(shard, stream.version, selection.digest)
             try:
                 table = open_table(stream, shard.key)
-                columns = choose_columns(table.schema, self.spec, shard.key, shard_selection.by)
+                columns = choose_columns(table.schema, self.spec, shard.key, selection.by)
             except DamagedTableError as error:
                 yield Problem("source.corrupt", str(error))
                 return
             except InputError as error:
                 yield Problem("source.missing_column", str(error))
                 return
-            reader = RowReader(
-                self.spec,
-                shard.key,
-                root,
-                columns,
-                shard_selection,
-                key_by_path=columns.key is None and _paths_are_unique(table, columns),
-            )
+            root, by_path = self.root(parent_uri(shard.uri)), _paths_are_unique(table, columns)
+            reader = RowReader(self.spec, shard.key, root, columns, selection, key_by_path=by_path)
             yield from reader.samples(table.batches(columns.projected))
 
     def check_columns(self, uri: str) -> None:
@@ -75,18 +67,17 @@ class ParquetSource(Source):
         Raises:
             InputError: The file at `uri` lacks a column.
         """
-        selection = load_selection(self.spec)
         with open_input(uri, self.spec.storage_options) as stream:
             try:
                 schema = open_table(stream, uri).schema
             except DamagedTableError:
                 return
-            choose_columns(schema, self.spec, uri, selection.by if selection else None)
+            choose_columns(schema, self.spec, uri, ShardSelection(self.spec, uri).by)
 
 
 def _paths_are_unique(table: Table, columns: Columns) -> bool:
     """Whether every row has an image path of its own, so that it can be the key."""
     image = columns.images[0]
-    if columns.several or image.kind == "bytes":
+    if columns.key is not None or columns.several or image.kind == "bytes":
         return False
     return table.paths_are_unique(image.name, "path" if image.kind == "struct" else None)

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import pyarrow as pa
 
 from sapiens_batch.records import Problem, Sample
 from sapiens_batch.sources.columns import Columns, ImageColumn
-from sapiens_batch.sources.fields import bad_sample, make_sample
+from sapiens_batch.sources.fields import make_sample
 from sapiens_batch.sources.image_files import read_images
 from sapiens_batch.sources.img2dataset import SUCCESS, not_downloaded
 from sapiens_batch.sources.selection import ShardSelection
@@ -36,10 +36,11 @@ class _Image:
     suffix: str
 
 
+@dataclass(slots=True)
 class RowReader:
     """Turns the rows of one shard into samples, in order.
 
-    Args:
+    Attributes:
         spec: The source section of the job.
         where: The shard's key, for messages.
         root: Folder that image paths are relative to.
@@ -48,52 +49,41 @@ class RowReader:
         key_by_path: Whether an image's path is its key where no column is.
     """
 
-    def __init__(
-        self,
-        spec: SourceSpec,
-        where: str,
-        root: str,
-        columns: Columns,
-        selection: ShardSelection,
-        *,
-        key_by_path: bool,
-    ) -> None:
-        self._spec = spec
-        self._where = where
-        self._root = root
-        self._columns = columns
-        self._selection = selection
-        self._key_by_path = key_by_path
-        self._keys: set[str] = set()
-        self._failed: Counter[str] = Counter()
-        self._index = 0
+    spec: SourceSpec
+    where: str
+    root: str
+    columns: Columns
+    selection: ShardSelection
+    key_by_path: bool = False
+    _keys: set[str] = field(default_factory=set)
+    _failed: Counter[str] = field(default_factory=Counter)
+    _index: int = 0
 
     def samples(self, batches: Iterator[TableBatch | Lost]) -> Iterator[Sample | Problem]:
         """All samples, then the damage of the shard; rows that were lost are quarantined."""
         damage: list[Problem] = []
         for item in batches:
             if isinstance(item, Lost):
-                message = f"{self._where}: {item.message}"
-                damage.append(Problem("source.corrupt", message))
+                damage.append(Problem("source.corrupt", f"{self.where}: {item.message}"))
                 for row in range(item.start, item.stop):
-                    yield self._bad(str(row), "source.corrupt", message)
+                    yield self._sample(str(row), row, damage[-1], {})
             else:
                 yield from self._batch_samples(item)
         yield from damage
         if self._failed:
-            yield not_downloaded(self._where, self._failed)
-        yield from self._selection.problems()
+            yield not_downloaded(self.where, self._failed)
+        yield from self.selection.problems()
 
     def _batch_samples(self, item: TableBatch) -> Iterator[Sample]:
         batch = item.batch
         images = self._row_images(batch)
-        records = batch.select(list(self._columns.fields)).to_pylist()
+        records = batch.select(list(self.columns.fields)).to_pylist()
         keys = self._row_keys(item, images)
         taken = [
             offset
             for offset, record in enumerate(records)
             if self._is_sample(batch, offset, images[offset])
-            and self._selection.takes(keys[offset] or str(item.first_row + offset), record)
+            and self.selection.takes(keys[offset] or str(item.first_row + offset), record)
         ]
         fetched = self._fetched([images[offset] for offset in taken])
         for offset in taken:
@@ -102,7 +92,7 @@ class RowReader:
             )
 
     def _row_images(self, batch: pa.RecordBatch) -> list[list[_Image]]:
-        columns = self._columns.images
+        columns = self.columns.images
         cells = [
             _cells(batch, column, f"/{column.name}" if len(columns) > 1 else "")
             for column in columns
@@ -111,18 +101,18 @@ class RowReader:
 
     def _row_keys(self, item: TableBatch, images: list[list[_Image]]) -> list[str | None]:
         """The key of each row; None where its column has none."""
-        if self._columns.key is not None:
-            values = item.batch.column(self._columns.key).to_pylist()
+        if self.columns.key is not None:
+            values = item.batch.column(self.columns.key).to_pylist()
             return [None if value is None else str(value) for value in values]
-        if self._key_by_path:
+        if self.key_by_path:
             return [row[0].path or None for row in images]
         return [str(item.first_row + offset) for offset in range(item.batch.num_rows)]
 
     def _is_sample(self, batch: pa.RecordBatch, offset: int, images: list[_Image]) -> bool:
         """False for a row whose download failed, which img2dataset writes all the same."""
-        if self._columns.status is None:
+        if self.columns.status is None:
             return True
-        status = batch.column(self._columns.status)[offset].as_py()
+        status = batch.column(self.columns.status)[offset].as_py()
         if status == SUCCESS or any(image.content is not None for image in images):
             return True
         self._failed[str(status)] += 1
@@ -137,7 +127,7 @@ class RowReader:
         record: dict[str, Any],
     ) -> Iterator[Sample]:
         if problem := self._key_problem(key, row):
-            yield self._bad(key or str(row), problem.reason, problem.message)
+            yield self._sample(key or str(row), row, problem, record)
             return
         for image in images:
             content = image.content if image.content is not None else fetched.get(image.path)
@@ -148,16 +138,16 @@ class RowReader:
         paths = [
             image.path for row in rows for image in row if image.content is None and image.path
         ]
-        contents = read_images(self._root, paths, self._spec.storage_options)
+        contents = read_images(self.root, paths, self.spec.storage_options)
         return dict(zip(paths, contents, strict=True))
 
     def _key_problem(self, key: str | None, row: int) -> Problem | None:
         if key is None:
-            named = self._columns.key or self._columns.images[0].name
-            message = f"{self._where}: row {row} has no key in {named!r}"
+            named = self.columns.key or self.columns.images[0].name
+            message = f"{self.where}: row {row} has no key in {named!r}"
             return Problem("source.missing_key", message)
         if key in self._keys:
-            message = f"{self._where}: row {row} has the key {key!r} of an earlier row"
+            message = f"{self.where}: row {row} has the key {key!r} of an earlier row"
             return Problem("source.duplicate_key", message)
         self._keys.add(key)
         return None
@@ -166,19 +156,11 @@ class RowReader:
         self, key: str, row: int, content: bytes | Problem | None, record: dict[str, Any]
     ) -> Sample:
         if content is None:
-            named = ", ".join(repr(image.name) for image in self._columns.images)
-            message = f"{self._where}: row {row} has no image in {named}"
+            named = ", ".join(repr(image.name) for image in self.columns.images)
+            message = f"{self.where}: row {row} has no image in {named}"
             content = Problem("source.missing_image", message)
-        if isinstance(content, Problem):
-            return self._bad(key, content.reason, content.message)
-        sample = make_sample(key, self._index, content, record, self._spec)
         self._index += 1
-        return sample
-
-    def _bad(self, key: str, reason: str, message: str) -> Sample:
-        sample = bad_sample(key, self._index, reason, message)
-        self._index += 1
-        return sample
+        return make_sample(key, self._index - 1, content, record, self.spec)
 
 
 def _cells(batch: pa.RecordBatch, column: ImageColumn, name: str) -> Iterator[list[_Image]]:

@@ -21,9 +21,9 @@ import pyarrow.parquet as pq
 
 from sapiens_batch.errors import InputError
 from sapiens_batch.records import Array, Problem
-from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.spec.job import SourceSpec
 from sapiens_batch.storage.addresses import absolute_uri
+from sapiens_batch.storage.input_errors import errors_of_field
 from sapiens_batch.storage.inputs import stat_input
 from sapiens_batch.storage.reading import read_input
 
@@ -51,7 +51,7 @@ class Selection:
     table: Array = field(compare=False, repr=False)
 
     def __contains__(self, value: str) -> bool:
-        pair = _uid_pair(value) if self.kind == "uid" else _text_pair(value)
+        pair = uid_pair(value) if self.kind == "uid" else _text_pair(value)
         if pair is None:
             return False
         position = bisect_left(self.table, pair, key=_pair_of)
@@ -59,15 +59,18 @@ class Selection:
 
 
 class ShardSelection:
-    """Applies a selection to the samples of one shard.
+    """Applies the job's selection, if it has one, to the samples of one shard.
 
     Args:
-        selection: What to read; None reads everything.
+        spec: The source section of the job.
         where: The shard's key, for messages.
+
+    Raises:
+        InputError, OSError: As for `load_selection`.
     """
 
-    def __init__(self, selection: Selection | None, where: str) -> None:
-        self._selection = selection
+    def __init__(self, spec: SourceSpec, where: str) -> None:
+        self._selection = load_selection(spec)
         self._where = where
         self._num_unknown = 0
         self._first_unknown = ""
@@ -76,6 +79,11 @@ class ShardSelection:
     def by(self) -> str | None:
         """The column or field that decides; None where none is needed."""
         return None if self._selection is None else self._selection.by
+
+    @property
+    def digest(self) -> str:
+        """Of what is selected; empty where everything is."""
+        return "" if self._selection is None else self._selection.digest
 
     def may_take(self, key: str) -> bool:
         """Whether the key alone does not rule the sample out."""
@@ -125,8 +133,7 @@ def selection_digest(spec: SourceSpec) -> str | None:
     Raises:
         InputError: As for `load_selection`.
     """
-    selection = load_selection(spec)
-    return None if selection is None else selection.digest
+    return ShardSelection(spec, "").digest or None
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +209,7 @@ def _pair_of(row: Any) -> tuple[int, int]:
     return int(high), int(low)
 
 
-def _uid_pair(value: str) -> tuple[int, int] | None:
+def uid_pair(value: str) -> tuple[int, int] | None:
     """Both halves of a uid; None where the text is none."""
     try:
         number = int(value, 16) if len(value) == 32 else None

@@ -8,7 +8,7 @@ it is known which rows are gone. What the columns mean is left to `sources.colum
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import IO, cast
 
@@ -156,24 +156,18 @@ class ArrowTable(Table):
 
     def num_rows(self) -> int:
         """Rows of the file, by reading it."""
-        _, batches = self._open()
-        return sum(batch.num_rows for batch in batches)
+        return sum(batch.num_rows for batch in self._open()[1])
 
     def batches(
         self, columns: Sequence[str], start: int = 0, stop: int | None = None
     ) -> Iterator[TableBatch | Lost]:
         """Rows in order; see `Table.batches`."""
-        row = 0
-        try:
-            _, batches = self._open()
-            for batch in batches:
-                after = row + batch.num_rows
-                wanted = range(start, after if stop is None else stop)
-                yield from _pieces(batch.select(list(columns)), row, wanted)
-                row = after
-        except (pa.ArrowException, OSError) as error:
-            self._stream.raise_failure()
-            yield Lost(row, row, f"damaged after row {row}, the rest was not read: {error}")
+        wanted = list(columns)
+
+        def read() -> Iterator[pa.RecordBatch]:
+            return (batch.select(wanted) for batch in self._open()[1])
+
+        return _streamed(self._stream, read, start, stop)
 
     def _open(self) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
         self._stream.seek(0)
@@ -212,20 +206,9 @@ class CsvTable(Table):
         self, columns: Sequence[str], start: int = 0, stop: int | None = None
     ) -> Iterator[TableBatch | Lost]:
         """Rows in order, from the beginning of the text; see `Table.batches`."""
-        row = 0
         types = dict.fromkeys(columns, pa.string())
         options = csv.ConvertOptions(column_types=types, include_columns=list(columns))
-        try:
-            for batch in self._open(options):
-                after = row + batch.num_rows
-                yield from _pieces(batch, row, range(start, after if stop is None else stop))
-                row = after
-                if stop is not None and row >= stop:
-                    return
-        except (pa.ArrowException, OSError) as error:
-            self._stream.raise_failure()
-            first = max(row, start)
-            yield Lost(first, max(first, stop or first), f"damaged after row {row}: {error}")
+        return _streamed(self._stream, lambda: self._open(options), start, stop)
 
     def _open(self, options: csv.ConvertOptions) -> csv.CSVStreamingReader:
         self._stream.seek(0)
@@ -235,6 +218,27 @@ class CsvTable(Table):
             parse_options=self._parse,
             convert_options=options,
         )
+
+
+def _streamed(
+    stream: InputStream,
+    read: Callable[[], Iterable[pa.RecordBatch]],
+    start: int,
+    stop: int | None,
+) -> Iterator[TableBatch | Lost]:
+    """Rows `[start, stop)` of what can only be read from the beginning; damage costs the rest."""
+    row = 0
+    try:
+        for batch in read():
+            after = row + batch.num_rows
+            yield from _pieces(batch, row, range(start, after if stop is None else stop))
+            row = after
+            if stop is not None and row >= stop:
+                return
+    except (pa.ArrowException, OSError) as error:
+        stream.raise_failure()
+        first, lost = max(row, start), f"damaged after row {row}, the rest was not read: {error}"
+        yield Lost(first, max(first, stop or first), lost)
 
 
 def _pieces(batch: pa.RecordBatch, first: int, wanted: range) -> Iterator[TableBatch]:

@@ -14,7 +14,6 @@ from itertools import islice
 
 from sapiens_batch.records import Problem, Sample, Shard
 from sapiens_batch.sources.base import Source
-from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.sources.fields import needed_fields
 from sapiens_batch.sources.grouping import Grouping, Wanted
 from sapiens_batch.sources.img2dataset import (
@@ -24,9 +23,10 @@ from sapiens_batch.sources.img2dataset import (
     read_companion,
 )
 from sapiens_batch.sources.names import is_junk, is_unsafe, split_name
-from sapiens_batch.sources.selection import Selection, ShardSelection, load_selection
+from sapiens_batch.sources.selection import ShardSelection
 from sapiens_batch.sources.shards import check_version, object_shard
 from sapiens_batch.sources.tar import TarMember, iter_members
+from sapiens_batch.storage.input_errors import errors_of_field
 from sapiens_batch.storage.inputs import expand
 from sapiens_batch.storage.reading import open_input
 
@@ -45,33 +45,28 @@ class WebDatasetSource(Source):
         with errors_of_field("source.uri"):
             objects = expand(self.spec.uris, self.spec.storage_options, instead="'{}/*.tar'")
         tars = list(islice(objects, self.spec.limit))
-        selected = _digest(load_selection(self.spec))
+        selected = ShardSelection(self.spec, "").digest
         for tar, companion in zip(tars, companion_versions(tars, self.spec), strict=True):
             yield object_shard(tar, companion, selected)
 
     def read(self, shard: Shard) -> Iterator[Sample | Problem]:
         """Samples in stored order, then the damage of the shard; see `Source.read`."""
-        selection = load_selection(self.spec)
+        selection = ShardSelection(self.spec, shard.key)
         beside = companion_version(shard.uri, self.spec)
-        shard_selection = ShardSelection(selection, shard.key)
-        needed = needed_fields(self.spec, shard_selection.by)
+        needed = needed_fields(self.spec, selection.by)
         companion = read_companion(shard.uri, self.spec, needed, beside) if beside else Companion()
-        wanted = Wanted(self.spec, shard.key, needed, companion, shard_selection)
+        wanted = Wanted(self.spec, shard.key, needed, companion, selection)
         account = _Account(shard.key)
         index = 0
         with open_input(shard.uri, self.spec.storage_options) as stream:
-            check_version(shard, stream.version, beside, _digest(selection))
+            check_version(shard, stream.version, beside, selection.digest)
             for grouping in _group(iter_members(stream, wanted.keeps), wanted, account):
                 if (sample := grouping.sample(index)) is not None:
                     yield sample
                     index += 1
         yield from account.problems()
         yield from companion.problems(account.keys)
-        yield from shard_selection.problems()
-
-
-def _digest(selection: Selection | None) -> str:
-    return "" if selection is None else selection.digest
+        yield from selection.problems()
 
 
 def _group(

@@ -213,7 +213,8 @@ class OutputSpec(Section):
         default_factory=dict, repr=False, description="Passed to fsspec; never stored."
     )
     chunk_samples: Annotated[int, Field(ge=1, le=4096)] = Field(
-        default=32, description="Samples per chunk: one GPU call, one array object, one receipt."
+        default=32,
+        description="Samples per chunk: one call of a label actor, one array object, one receipt.",
     )
     single_driver: bool = Field(
         default=False,
@@ -260,7 +261,11 @@ _Device = Annotated[str, AfterValidator(_check_device)]
 class RuntimeSpec(Section):
     """How the job runs; none of this changes labels beyond the stated tolerance."""
 
-    device: _Device = Field(default="auto", description="auto, cpu, cuda, or cuda:N.")
+    device: _Device = Field(
+        default="auto",
+        description="auto, cpu, cuda, or cuda:N. cuda waits for a GPU where there is none yet; "
+        "auto does where a node type of the cluster has one, and else takes the CPU.",
+    )
     dtype: Literal["float32", "bfloat16", "float16"] = Field(
         default="float32", description="Precision of the forward pass."
     )
@@ -273,23 +278,25 @@ class RuntimeSpec(Section):
         "less time for each view. Needs a C++ compiler, and Triton on a GPU.",
     )
     label_actors: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
-        default="auto", description="GPU actors; auto: one per GPU of the cluster, else one."
+        default="auto",
+        description="Label actors, one a GPU, that are asked for, also where there are not so many "
+        "GPUs yet: the limit of what an autoscaling cluster spends on this job. auto: the GPUs "
+        "that the cluster has or says it can have; one where labels are made on the CPU.",
     )
     prepare_tasks: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
-        default="auto", description="Concurrent decoding tasks."
-    )
-    worker_max_chunks: Annotated[int, Field(ge=1)] = Field(
-        default=1000,
-        description="A process that decodes or writes is replaced after so many chunks, so that "
-        "what libraries leak stays bounded.",
+        default="auto",
+        description="Tasks that read and prepare at a time; auto: as many as there are CPUs.",
     )
     actor_max_chunks: Annotated[int, Field(ge=1)] | None = Field(
-        default=None, description="The same for GPU actors, which load the models again."
+        default=None,
+        description="A label actor is replaced after so many chunks, so that what libraries leak "
+        "stays bounded; it loads the models again.",
     )
     no_progress_timeout_s: Annotated[float, Field(gt=0)] = Field(
         default=600.0,
-        description="When no chunk leaves any stage for so long, work in flight is given up and "
-        "tried again. Must be more than a chunk takes, and than loading the models.",
+        description="When no chunk leaves any stage for so long, waiting for the first GPU not "
+        "counted, work in flight is given up and tried again. Must be more than a chunk takes, and "
+        "than loading the models.",
     )
     ray_address: str | None = Field(
         default=None, description="Ray cluster to join; default: RAY_ADDRESS, else a local one."

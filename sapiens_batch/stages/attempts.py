@@ -1,207 +1,255 @@
-"""The ledger of attempts: how often a chunk or shard was begun and never came through.
+"""How often a chunk, or the reading of a span, was begun and never came through.
 
-A stage leaves a mark in the store before it works on a chunk. The mark travels on with the chunk
-and is removed when its receipt is there, so what is left counts attempts whose worker or driver
-died, or that failed. It decides only between the usual way and `isolate`; labels are the same.
-Ray would hand a chunk that ends its worker to the next worker for ever: the ledger bounds that.
+Ray hands what ended its worker to the next worker without limit, which is right for nodes that
+leave and endless for a chunk that kills. So every beginning is counted, in one actor of the run on
+the driver's node, and what came through is forgotten. The count decides only how something is
+worked on: with others, alone, or isolated; labels are the same. Nothing is written to the store
+but, in the first minutes after a run that died, what is about to be begun: a chunk that takes its
+driver with it is found there by the next run.
 
-A read task leaves a mark for its shard, removed when reading ends, with an error as well. It
-decides only between the worker and `read_apart`; what is read is the same.
-
-Isolated work can end its worker as well, for want of memory. Its marks begin with the id of the
-run: `max_attempts` of one run, and the chunk or shard fails for the rest of that run. Earlier runs
-do not count, because drivers that were killed leave the same marks.
+Isolated work can end its worker as well, for want of memory. That is counted apart and for this
+run alone: `max_attempts` of them, and the chunk or span fails for the rest of the run.
 """
 
 from __future__ import annotations
 
-import uuid
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
+import logging
+import threading
+import time
+from collections import Counter
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
 
-from sapiens_batch.errors import SapiensBatchError
-from sapiens_batch.protocol import keys
+import ray
+from ray.util.scheduling_strategies import NodeAffinitySchedulingStrategy
+
+from sapiens_batch.errors import StorageError
+from sapiens_batch.protocol.journal import InFlightLog, Place
 from sapiens_batch.protocol.put import ChunkHeader
-from sapiens_batch.protocol.todo import ShardTodo
-from sapiens_batch.storage import Store
+from sapiens_batch.protocol.todo import WHOLE_SHARD, ShardTodo
 
-_RUN_DIGITS = 16
-"""Of the 32 hex digits of a mark's name, those that isolated attempts of one run share."""
+_THREADS = 4
+"""Calls that the actor answers at a time; in careful minutes beginnings wait for the store."""
+
+_LOOK_TIMEOUT_S = 5.0
+"""A journal that does not see what is in flight goes without."""
+
+_log = logging.getLogger(__name__)
 
 
-class SuspectChunkError(Exception):
-    """A chunk used up its attempts and came to a stage that works on whole chunks only."""
+class SuspectError(Exception):
+    """A chunk used up its attempts: the next pass hands it on undecoded, to be isolated."""
 
 
 class IsolationError(Exception):
-    """A chunk or shard ended its workers in isolation as well."""
+    """A chunk or span ended its workers in isolation as well."""
 
 
-def _new_run() -> str:
-    return uuid.uuid4().hex[:_RUN_DIGITS]
+class Work(NamedTuple):
+    """What is attempted: a chunk, or the reading of a span where `chunk` is None."""
+
+    shard_id: str
+    generation: int
+    chunk: int | None
+    span: tuple[int, int] = WHOLE_SHARD
+
+    @property
+    def place(self) -> Place:
+        """What a journal says of it: runs differ in how they cut shards into spans."""
+        return self[:3]
+
+
+def describe(header: ChunkHeader) -> str:
+    """A chunk in words, for messages."""
+    where = f"(samples {header.start} to {header.stop - 1})"
+    return f"chunk {header.index} of shard {header.shard_id} {where}"
+
+
+def chunk_work(header: ChunkHeader) -> Work:
+    """Labeling a chunk, whoever read it."""
+    return Work(header.shard_id, header.generation, header.index)
+
+
+def reading_work(todo: ShardTodo) -> Work:
+    """Reading a span."""
+    return Work(todo.shard.shard_id, todo.generation, None, todo.span)
+
+
+class Attempts(Protocol):
+    """What the stages ask: the counter itself, or the actor that holds it."""
+
+    def begin(self, work: Work, ended: Iterable[Work] = ()) -> int:
+        """Count a beginning; returns how many before it never came through.
+
+        Args:
+            work: What is begun.
+            ended: What came through since the last call.
+        """
+        ...
+
+    def begin_isolated(self, work: Work, limit: int) -> int:
+        """The same for isolated work, of this run alone; what reached the limit counts no more."""
+        ...
+
+    def end(self, work: Work) -> None:
+        """Forget what came through, or ended in order."""
+        ...
+
+    def excuse(self, work: Work) -> None:
+        """Take back one beginning, which does not count against the work."""
+        ...
+
+    def end_isolated(self, work: Work) -> None:
+        """Forget the isolated beginnings of what did not end its worker."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
-class Attempt:
-    """One attempt at a chunk, or to read a shard.
+class Care:
+    """Notes what is begun in the first minutes of a run, where the one before it died. Picklable.
 
     Attributes:
-        write_id: Name of its mark.
-        num_before: Attempts before it that never came through.
-        num_isolated: Those of them that were isolated, in this run.
+        log: Where.
+        until_s: Unix time from which on what the driver's journal says is enough.
     """
 
-    write_id: str
-    num_before: int
-    num_isolated: int
+    log: InFlightLog
+    until_s: float
+
+    def note(self, unfinished: Iterable[Work]) -> None:
+        """Store what never came through so far, while it is time and the store lets us."""
+        now_s = time.time()
+        if now_s >= self.until_s:
+            return
+        try:
+            self.log.write([work.place for work in unfinished], now_s)
+        except StorageError as error:
+            _log.warning("what is begun cannot be noted: %s", error)
+
+
+class AttemptCounter:
+    """The counts of one run.
+
+    Args:
+        of_dead_runs: How often earlier runs died with a place in flight.
+        care: Notes what is begun before `begin` answers, one call after the other so that the last
+            note is the newest; None where a run need not be careful.
+    """
+
+    def __init__(
+        self, of_dead_runs: Mapping[Place, int] | None = None, care: Care | None = None
+    ) -> None:
+        self._of_dead_runs = dict(of_dead_runs or {})
+        self._care = care
+        self._unfinished: Counter[Work] = Counter()
+        self._isolated: Counter[Work] = Counter()
+        self._lock = threading.Lock()
+        self._noting = threading.Lock()
+
+    def begin(self, work: Work, ended: Iterable[Work] = ()) -> int:
+        """See `Attempts.begin`."""
+        with self._lock:
+            for one in ended:
+                self._forget(one)
+            before = self._unfinished[work] + self._of_dead_runs.get(work.place, 0)
+            self._unfinished[work] += 1
+        if self._care is not None:
+            with self._noting:
+                self._care.note(self.unfinished())
+        return before
+
+    def begin_isolated(self, work: Work, limit: int) -> int:
+        """See `Attempts.begin_isolated`."""
+        with self._lock:
+            before = self._isolated[work]
+            self._isolated[work] = min(limit, before + 1)
+        return before
+
+    def end(self, work: Work) -> None:
+        """See `Attempts.end`."""
+        with self._lock:
+            self._forget(work)
+
+    def excuse(self, work: Work) -> None:
+        """See `Attempts.excuse`."""
+        with self._lock:
+            self._unfinished[work] -= 1
+            if self._unfinished[work] <= 0:
+                del self._unfinished[work]
+
+    def end_isolated(self, work: Work) -> None:
+        """See `Attempts.end_isolated`."""
+        with self._lock:
+            del self._isolated[work]
+
+    def unfinished(self) -> list[Work]:
+        """What was begun and did not come through so far."""
+        with self._lock:
+            return list(self._unfinished)
+
+    def _forget(self, work: Work) -> None:
+        del self._unfinished[work]
+        self._of_dead_runs.pop(work.place, None)
 
 
 @dataclass(frozen=True, slots=True)
-class AttemptLedger:
-    """The attempts at the chunks and shards of a job.
+class RemoteAttempts:
+    """The counter in its actor. Picklable.
 
     Attributes:
-        store: The job directory.
-        max_attempts: Attempts after which a chunk or shard is suspect, and isolated attempts after
-            which it fails for the rest of the run.
-        run: Id of the run, 16 hex digits, new for each ledger that is not a copy.
+        actor: Its handle.
     """
 
-    store: Store
-    max_attempts: int
-    run: str = field(default_factory=_new_run)
+    actor: Any
 
-    def begin(self, header: ChunkHeader, *, taken_over: str = "") -> Attempt:
-        """Leave a mark and count the others.
-
-        Args:
-            header: The chunk.
-            taken_over: The mark of the stage before, removed once this one's is there; empty where
-                there is none, or where it stands for an attempt that died.
-
-        Raises:
-            StorageError: The store refused.
-        """
-        return self._begin(header, uuid.uuid4().hex, taken_over)
-
-    def begin_isolated(self, header: ChunkHeader) -> ChunkHeader:
-        """Leave the mark of an isolated attempt, in place of the stage before's.
+    @classmethod
+    def start(
+        cls, run: str, of_dead_runs: Mapping[Place, int], care: Care | None
+    ) -> RemoteAttempts:
+        """Start the actor beside the driver; it ends with the driver.
 
         Args:
-            header: The chunk, with the mark of the stage before.
-
-        Returns:
-            The header with the new mark.
-
-        Raises:
-            IsolationError: It ended too many workers in this run.
-            StorageError: The store refused.
+            run: Id of the run, for who looks at the cluster.
+            of_dead_runs: See `AttemptCounter`.
+            care: See `AttemptCounter`.
         """
-        attempt = self._begin(header, self._isolated_id(), header.attempt)
-        header = replace(header, attempt=attempt.write_id)
-        if attempt.num_isolated >= self.max_attempts:
-            self.end(header)
-            raise IsolationError(
-                f"chunk {header.index} of shard {header.shard_id} (samples {header.start} to "
-                f"{header.stop - 1}): labeling its samples one by one ended {attempt.num_isolated} "
-                "workers in this run, most likely for want of memory. Run again on nodes with more "
-                "memory, or label into another output.uri with a smaller output.chunk_samples or "
-                "persons.max_persons"
-            )
-        return header
+        node = ray.get_runtime_context().get_node_id()
+        kind: Any = ray.remote(AttemptCounter)
+        actor = kind.options(
+            name=f"attempts-{run}",
+            num_cpus=0,
+            max_concurrency=_THREADS,
+            scheduling_strategy=NodeAffinitySchedulingStrategy(node, soft=False),
+        ).remote(of_dead_runs, care)
+        return cls(actor)
 
-    @contextmanager
-    def reading(self, todo: ShardTodo) -> Iterator[Attempt]:
-        """Leave a mark while a shard is read, and count the others.
+    def begin(self, work: Work, ended: Iterable[Work] = ()) -> int:
+        """See `Attempts.begin`."""
+        before: int = self._ask("begin", work, tuple(ended))
+        return before
 
-        Raises:
-            IsolationError: The shard is suspect, and ended too many workers in this run that read
-                it in a process of its own.
-            StorageError: The store refused.
-        """
-        with self._reading(todo, uuid.uuid4().hex) as attempt:
-            if not self.is_suspect(attempt):
-                yield attempt
-                return
-        with self._reading(todo, self._isolated_id()) as attempt:
-            if attempt.num_isolated >= self.max_attempts:
-                raise IsolationError(
-                    f"shard {todo.shard.key} ({todo.shard.uri}): reading it in a process of its "
-                    f"own ended {attempt.num_isolated} workers in this run, most likely for want "
-                    "of memory. Run again on nodes with more memory, or mend or replace the object"
-                )
-            yield attempt
+    def begin_isolated(self, work: Work, limit: int) -> int:
+        """See `Attempts.begin_isolated`."""
+        before: int = self._ask("begin_isolated", work, limit)
+        return before
 
-    @contextmanager
-    def _reading(self, todo: ShardTodo, write_id: str) -> Iterator[Attempt]:
-        shard_id, generation = todo.shard.shard_id, todo.generation
-        mark = keys.attempt(shard_id, None, write_id, generation)
-        self.store.create(mark, b"")
-        try:
-            yield self._count(keys.attempts(shard_id, None, generation), write_id)
-        finally:
-            self.store.delete(mark)
+    def end(self, work: Work) -> None:
+        """See `Attempts.end`."""
+        self._ask("end", work)
 
-    def _begin(self, header: ChunkHeader, write_id: str, taken_over: str) -> Attempt:
-        self.store.create(_mark(header, write_id), b"")
-        if taken_over:
-            self.store.delete(_mark(header, taken_over))
-        folder = keys.attempts(header.shard_id, header.index, header.generation)
-        return self._count(folder, write_id)
+    def excuse(self, work: Work) -> None:
+        """See `Attempts.excuse`."""
+        self._ask("excuse", work)
 
-    def _count(self, folder: str, write_id: str) -> Attempt:
-        """The attempt whose mark is in a folder, with the numbers of other marks there."""
-        names = [info.key.removeprefix(folder) for info in self.store.list(folder)]
-        others = [name for name in names if name != write_id]
-        return Attempt(write_id, len(others), sum(map(self._is_isolated, others)))
+    def end_isolated(self, work: Work) -> None:
+        """See `Attempts.end_isolated`."""
+        self._ask("end_isolated", work)
 
-    def _isolated_id(self) -> str:
-        return self.run + uuid.uuid4().hex[_RUN_DIGITS:]
+    def unfinished(self) -> list[Work]:
+        """See `AttemptCounter.unfinished`."""
+        found: list[Work] = ray.get(self.actor.unfinished.remote(), timeout=_LOOK_TIMEOUT_S)
+        return found
 
-    def _is_isolated(self, write_id: str) -> bool:
-        return write_id.startswith(self.run)
-
-    def is_suspect(self, attempt: Attempt) -> bool:
-        """Whether the chunk or shard used up its attempts before this one."""
-        return attempt.num_before >= self.max_attempts
-
-    def refuse_suspect(self, header: ChunkHeader, attempt: Attempt) -> None:
-        """Send a suspect chunk back, for a stage that cannot isolate it.
-
-        Raises:
-            SuspectChunkError: It used up its attempts; the next pass isolates it.
-        """
-        if self.is_suspect(attempt):
-            self.end(header)
-            raise SuspectChunkError(
-                f"chunk {header.index} of shard {header.shard_id} was begun {attempt.num_before} "
-                "times and never finished; its samples will be labeled one by one"
-            )
-
-    @contextmanager
-    def excusing(self, header: ChunkHeader) -> Iterator[None]:
-        """Remove the attempt's mark when what fails does not count against the chunk.
-
-        Errors that are raised on purpose speak of weights or storage, which are the same for every
-        chunk; any other exception counts. None counts in isolation, where only the death of a
-        worker would go on without end.
-        """
-        try:
-            yield
-        except Exception as error:
-            if isinstance(error, SapiensBatchError) or self._is_isolated(header.attempt):
-                self.end(header)
-            raise
-
-    def end(self, header: ChunkHeader) -> None:
-        """Remove the mark of an attempt that ended in order.
-
-        Raises:
-            StorageError: The store refused.
-        """
-        self.store.delete(_mark(header, header.attempt))
-
-
-def _mark(header: ChunkHeader, write_id: str) -> str:
-    return keys.attempt(header.shard_id, header.index, write_id, header.generation)
+    def _ask(self, method: str, *arguments: object) -> Any:
+        return ray.get(getattr(self.actor, method).remote(*arguments))

@@ -1,16 +1,16 @@
 """What travels between the stages, and how it becomes one row of one Ray block.
 
-Each stage turns one record into the next: `ReadChunk`, `PreparedChunk` (or `SuspectChunk`),
-`LabeledChunk`, `Outcome`. A record is one row, so work, attempts, stored objects and receipts
-coincide. Numpy arrays leave the pickle out of band: they are copied once into the block and viewed,
-read-only, on the other side.
+A span gives `PreparedChunk`s (or `SuspectChunk`s), a label actor turns each into an `Outcome`. A
+record is one row, so work, attempts, stored objects and receipts coincide. Numpy arrays leave the
+pickle out of band: they are copied once into the block and viewed, read-only, on the other side.
 """
 
 from __future__ import annotations
 
+import logging
 import pickle
 import traceback
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -18,7 +18,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from sapiens_batch.errors import DependencyError, SpecError, WeightsError
+from sapiens_batch.errors import DamagedReceiptError, DependencyError, SpecError, WeightsError
 from sapiens_batch.protocol.put import ChunkHeader
 from sapiens_batch.protocol.receipt import Receipt
 from sapiens_batch.records import (
@@ -32,6 +32,9 @@ from sapiens_batch.records import (
     ViewBatch,
     ViewSpec,
 )
+from sapiens_batch.storage.addresses import public_text
+
+_log = logging.getLogger(__name__)
 
 _SCHEMA = pa.schema([("header", pa.large_binary()), ("buffers", pa.large_list(pa.large_binary()))])
 
@@ -161,11 +164,14 @@ class Failure:
     Attributes:
         shard_id: The shard it happened in.
         chunk: The chunk, or None when the shard could not be read on.
-        stage: `read`, `prepare`, `label` or `write`.
+        stage: `read`, `prepare`, `label`, `seal`, or `graph` for Ray itself.
         message: Type and text of the exception.
         trace: Its traceback, for the log.
         in_setup: Whether the spec, the weights or what is installed is at fault, so that trying
             again mends nothing.
+        suspect: Whether the chunk used up its attempts, so that its samples are to be labeled one
+            by one.
+        damaged: Whether a receipt is damaged or lost, so that the shard is to be labeled anew.
     """
 
     shard_id: str
@@ -174,6 +180,8 @@ class Failure:
     message: str
     trace: str
     in_setup: bool = False
+    suspect: bool = False
+    damaged: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -185,10 +193,23 @@ class Outcome:
 
 
 def failure_of(error: Exception, shard_id: str, chunk: int | None, stage: str) -> Failure:
-    """Turn an exception of a stage into data for the driver."""
-    trace = "".join(traceback.format_exception(error))
-    in_setup = isinstance(error, SpecError | WeightsError | DependencyError)
-    return Failure(shard_id, chunk, stage, f"{type(error).__name__}: {error}", trace, in_setup)
+    """Turn an exception of a stage into data for the driver, without secrets of addresses."""
+    trace = public_text("".join(traceback.format_exception(error)))
+    _log.debug("%s failed: %s", stage, trace)
+    return Failure(
+        shard_id,
+        chunk,
+        stage,
+        public_text(f"{type(error).__name__}: {error}"),
+        trace,
+        in_setup=isinstance(error, SpecError | WeightsError | DependencyError),
+        damaged=isinstance(error, DamagedReceiptError),
+    )
+
+
+def distinct(failures: Sequence[Failure]) -> list[Failure]:
+    """Failures without those that say the same."""
+    return list({(failure.stage, failure.message): failure for failure in failures}.values())
 
 
 def pack(record: Any) -> pa.Table:

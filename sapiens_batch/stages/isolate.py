@@ -2,30 +2,39 @@
 
 The process decodes and labels one sample at a time, on the device that the stage uses. A sample
 that ends it twice, hangs it, or fails on its own becomes a quarantined row; the others get their
-labels. Processes are reused from sample to sample, because loading models takes long, and replaced
-when they die. What the process does is in `isolated_process`.
+labels. A process is used for sample after sample, because loading models takes long, and replaced
+when it dies; nothing else is at stake there.
 
 Invariant: the chunk leaves with as many samples as it came with (I1).
 """
 
 from __future__ import annotations
 
-import contextlib
-import hashlib
-import subprocess
-from dataclasses import replace
-from typing import Any
+import os
+from collections.abc import Callable, Iterator
+from contextlib import closing
+from dataclasses import dataclass, replace
+from functools import partial
 
-from sapiens_batch.child.exchange import receive, send
-from sapiens_batch.child.processes import end_process, ending, module_command, start_process
-from sapiens_batch.protocol.put import ChunkHeader
-from sapiens_batch.records import Chunk, Problem, Sample, Status
-from sapiens_batch.stages.flow import LabeledChunk, PreparedSample, SuspectChunk
-from sapiens_batch.stages.isolated_process import READY, Setup
+from sapiens_batch.child.child import Child, DiedError, TimedOutError
+from sapiens_batch.models.memory import is_out_of_memory
+from sapiens_batch.records import Chunk, Problem
+from sapiens_batch.stages.context import JobContext
+from sapiens_batch.stages.flow import LabeledChunk, SuspectChunk
 from sapiens_batch.stages.join import join_chunks
+from sapiens_batch.stages.prepare import ChunkPreparer, quarantined_row
+from sapiens_batch.stages.view_labeler import (
+    DEVICE_LOST_STATUS,
+    LoadLabeler,
+    ViewLabeler,
+    is_device_lost,
+    label_views,
+)
 
 CRASH = "crash"
 TIMEOUT = "timeout"
+OUT_OF_MEMORY = "oom"
+FAILED = "label.failed"
 
 LOAD_TIMEOUT_S = 1800.0
 """Seconds that loading the models may take, from a slow disk."""
@@ -33,6 +42,23 @@ LOAD_TIMEOUT_S = 1800.0
 _TRIES = 2
 """A process can also die of what an earlier sample did to it, or for want of memory: only a sample
 that ends a fresh one as well is blamed."""
+
+
+@dataclass(frozen=True, slots=True)
+class Setup:
+    """What the process is started with.
+
+    Attributes:
+        context: The job.
+        make_preparer: Makes what decodes samples and cuts views.
+        load_labeler: Loads the models.
+        num_threads: CPU threads for torch, or None to leave them alone.
+    """
+
+    context: JobContext
+    make_preparer: Callable[[JobContext], ChunkPreparer]
+    load_labeler: LoadLabeler
+    num_threads: int | None
 
 
 def isolate(suspect: SuspectChunk, setup: Setup, timeout_s: float) -> LabeledChunk:
@@ -47,87 +73,53 @@ def isolate(suspect: SuspectChunk, setup: Setup, timeout_s: float) -> LabeledChu
         SapiensBatchError: The models cannot be loaded; no sample is to blame for that.
         RuntimeError: The process does not start.
     """
-    header = replace(suspect.header, isolated=True)
-    with contextlib.closing(_Worker(setup, timeout_s)) as worker:
-        parts = [_label_sample(suspect.chunk, one, header, worker) for one in suspect.chunk.samples]
-    return join_chunks(header, setup.context.schemas, parts)
+    parts = []
+    with closing(Child(partial(_start, setup), start_timeout_s=LOAD_TIMEOUT_S)) as child:
+        for sample in suspect.chunk.samples:
+            alone = replace(suspect.chunk, start=sample.index, samples=(sample,))
+            answer = _label_alone(alone, child, timeout_s)
+            if isinstance(answer, Problem):
+                row = quarantined_row(sample, answer)
+                answer = LabeledChunk(suspect.header, (row,), (), {}, {})
+            parts.append(answer)
+    return join_chunks(suspect.header, setup.context.schemas, parts)
 
 
-def _label_sample(
-    chunk: Chunk, sample: Sample, header: ChunkHeader, worker: _Worker
-) -> LabeledChunk:
-    answer = _label_alone(replace(chunk, start=sample.index, samples=(sample,)), worker)
-    return _quarantined(header, sample, answer) if isinstance(answer, Problem) else answer
-
-
-def _label_alone(chunk: Chunk, worker: _Worker) -> LabeledChunk | Problem:
-    for _ in range(_TRIES - 1):
-        answer = worker.label(chunk)
-        if not isinstance(answer, Problem) or answer.reason != CRASH:
-            return answer
-    return worker.label(chunk)
-
-
-def _quarantined(header: ChunkHeader, sample: Sample, problem: Problem) -> LabeledChunk:
-    digest = None if sample.encoded is None else hashlib.sha256(sample.encoded).hexdigest()
-    bare = replace(sample, encoded=None)
-    row = PreparedSample(bare, Status.QUARANTINED, problem, content_sha256=digest)
-    return LabeledChunk(header, (row,), (), {}, {})
-
-
-class _Worker:
-    """A process that labels single samples, started when there is none."""
-
-    def __init__(self, setup: Setup, timeout_s: float) -> None:
-        self._setup = setup
-        self._timeout_s = timeout_s
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def label(self, chunk: Chunk) -> LabeledChunk | Problem:
-        """Label the single sample of a chunk, or say what became of it."""
-        (sample,) = chunk.samples
-        process = self._process or self._start()
+def _label_alone(
+    chunk: Chunk, child: Child[Chunk, LabeledChunk | Problem], timeout_s: float
+) -> LabeledChunk | Problem:
+    """Label the single sample of a chunk, or say what became of it."""
+    (sample,) = chunk.samples
+    for _ in range(_TRIES):
         try:
-            answer: LabeledChunk | Problem = _ask(process, chunk, self._timeout_s)
-        except TimeoutError:
-            self.close()
+            return child.ask(chunk, timeout_s=timeout_s)
+        except TimedOutError:
             return Problem(
                 TIMEOUT,
-                f"{sample.key}: decoding and labeling it alone took more than "
-                f"{self._timeout_s:g} s; raise errors.sample_timeout_s if it is sound, then retry",
+                f"{sample.key}: decoding and labeling it alone took more than {timeout_s:g} s; "
+                "raise errors.sample_timeout_s if it is sound, then retry",
             )
-        except (EOFError, BrokenPipeError):
-            how = ending(process)
-            self.close()
-            return Problem(
-                CRASH, f"{sample.key}: decoding or labeling it alone ends its process ({how})"
-            )
-        return answer
-
-    def close(self) -> None:
-        """End the process, if there is one."""
-        process, self._process = self._process, None
-        if process is not None:
-            end_process(process)
-
-    def _start(self) -> subprocess.Popen[bytes]:
-        self._process = process = start_process(
-            module_command("sapiens_batch.stages.isolated_process")
-        )
-        try:
-            answer = _ask(process, self._setup, LOAD_TIMEOUT_S)
-        except (EOFError, BrokenPipeError) as error:
-            raise RuntimeError(
-                f"the process for single samples does not start: {ending(process)}"
-            ) from error
-        if isinstance(answer, Exception):
-            raise answer
-        if answer != READY:
-            raise RuntimeError("the process for single samples spoke out of turn")
-        return process
+        except DiedError as death:
+            how = str(death)
+    return Problem(CRASH, f"{sample.key}: decoding or labeling it alone ends its process ({how})")
 
 
-def _ask(process: subprocess.Popen[bytes], message: object, timeout_s: float) -> Any:
-    assert process.stdin is not None and process.stdout is not None
-    send(process.stdin.fileno(), message)
-    return receive(process.stdout.fileno(), timeout_s=timeout_s)
+def _start(setup: Setup) -> Callable[[Chunk], Iterator[LabeledChunk | Problem]]:
+    """Load what labels the single sample of a chunk, or says why it cannot be labeled."""
+    preparer = setup.make_preparer(setup.context)
+    preparer.load()  # later, its failure would be the sample's
+    labeler = setup.load_labeler(setup.context, setup.num_threads)
+    return partial(_label, setup.context, preparer, labeler)
+
+
+def _label(
+    context: JobContext, preparer: ChunkPreparer, labeler: ViewLabeler, chunk: Chunk
+) -> Iterator[LabeledChunk | Problem]:
+    (sample,) = chunk.samples
+    try:
+        yield label_views(preparer.prepare(chunk), context, labeler)
+    except Exception as error:  # the worker boundary: becomes a row
+        if is_device_lost(error):
+            os._exit(DEVICE_LOST_STATUS)
+        reason = OUT_OF_MEMORY if is_out_of_memory(error) else FAILED
+        yield Problem(reason, f"{sample.key}: {type(error).__name__}: {error}")

@@ -1,8 +1,4 @@
-"""Several labeled records of one chunk, put together as if it had been labeled in one go.
-
-Arrays of a chunk can be most of a node's memory, so the parts are given up as they are copied:
-there is the whole, and one part more.
-"""
+"""Several labeled records of one chunk, put together as if it had been labeled in one go."""
 
 from __future__ import annotations
 
@@ -10,10 +6,9 @@ from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-import numpy as np
-
+from sapiens_batch.labels import join_labels
 from sapiens_batch.protocol.put import ChunkHeader
-from sapiens_batch.records import Array, LabelSchema, Level, TaskLabels, TaskName
+from sapiens_batch.records import LabelSchema, Level, TaskName
 from sapiens_batch.stages.flow import LabeledChunk, TaskRows
 
 
@@ -62,18 +57,7 @@ def _join_rows(
     )
     labels = [part.labels for part in parts if part is not None]
     parts.clear()
-    frames = tuple(frame for one in labels for frame in one.frames)
-    problems = tuple(problem for one in labels for problem in one.problems)
-    columns = {
-        one.name: _stack([made.columns[one.name] for made in labels], one.shape, one.dtype)
-        for one in schema.columns
-    }
-    arrays = [one.array for one in labels if one.array is not None]
-    labels.clear()
-    array = None
-    if schema.array is not None:
-        array = _stack(arrays, schema.array.row_shape, schema.array.dtype)
-    return TaskRows(TaskLabels(columns, array, frames, problems), rows)
+    return TaskRows(join_labels(schema, labels), rows)
 
 
 def _sums(timings_s: Sequence[Mapping[str, float]]) -> dict[str, float]:
@@ -85,14 +69,3 @@ def _sums(timings_s: Sequence[Mapping[str, float]]) -> dict[str, float]:
 
 def _starts(lengths: Sequence[int]) -> list[int]:
     return [sum(lengths[:position]) for position in range(len(lengths))]
-
-
-def _stack(parts: list[Array], shape: tuple[int, ...], dtype: str) -> Array:
-    """The rows of all parts; empties `parts`, each as it is copied."""
-    stop = sum(map(len, parts))
-    whole: Array = np.empty((stop, *shape), object if dtype == "string" else dtype)
-    while parts:
-        part = parts.pop()
-        whole[stop - len(part) : stop] = part
-        stop -= len(part)
-    return whole

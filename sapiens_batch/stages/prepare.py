@@ -2,20 +2,21 @@
 
 Runs in CPU workers. A sample that cannot be decoded becomes a quarantined row and costs the others
 nothing; a chunk always leaves with as many samples as it came with (I1). How many decoded images
-are in memory at a time is the person finder's batch, however large the chunk.
+are in memory at a time is the person finder's batch, or what the decoder takes for one group,
+however large the chunk.
 """
 
 from __future__ import annotations
 
 import hashlib
 import time
-from collections.abc import Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 
 import cv2
 import numpy as np
 
-from sapiens_batch.errors import SampleError
+from sapiens_batch.images.collector import ViewCollector
 from sapiens_batch.images.decoded import DecodedImage, DecodeOptions
 from sapiens_batch.images.guard import guarded_decoder
 from sapiens_batch.images.heap import keep_freed_memory
@@ -25,11 +26,13 @@ from sapiens_batch.protocol.put import ChunkHeader
 from sapiens_batch.records import Array, Chunk, Level, Problem, Sample, Status, ViewSpec
 from sapiens_batch.spec.job import DecodeSpec
 from sapiens_batch.stages.flow import PreparedChunk, PreparedPerson, PreparedSample
-from sapiens_batch.stages.viewing import ViewCollector
 
 _NOBODY = Persons(np.empty((0, 4), np.float32), np.empty(0, np.float32), ())
 # What `person.reason` says about a whole image that stands in for persons.
 INVENTED = "person.invented"
+
+# Position in the chunk, the sample, and what became of its image.
+_Decoded = tuple[int, Sample, DecodedImage | Problem]
 
 
 class ChunkPreparer:
@@ -68,67 +71,63 @@ class ChunkPreparer:
         """Decode a chunk and make its views; failures of single samples become rows."""
         started = time.perf_counter()
         _tune_process()
-        samples: list[PreparedSample] = []
+        rows: dict[int, PreparedSample] = {}
         persons: list[PreparedPerson] = []
-        views = ViewCollector(self._view_specs)
-        step = 1 if self._finder is None else self._finder.batch_images
-        for start in range(0, len(chunk.samples), step):
-            self._prepare_group(chunk.samples[start : start + step], samples, persons, views)
+        views = ViewCollector(self._view_specs, len(chunk.samples))
+        encoded: dict[int, bytes] = {}
+        for position, sample in enumerate(chunk.samples):
+            if sample.encoded is None or sample.problem is not None:
+                rows[position] = quarantined_row(sample, sample.problem or _missing(sample))
+            else:
+                encoded[position] = sample.encoded
+        for group in self._decode(chunk.samples, encoded):
+            self._settle(group, rows, persons, views)
         return PreparedChunk(
             header=ChunkHeader(
                 chunk.shard_id, chunk.index, chunk.start, chunk.stop, chunk.last, chunk.problems
             ),
-            samples=tuple(samples),
+            samples=tuple(rows[position] for position in range(len(chunk.samples))),
             persons=tuple(persons),
             views=views.batches(),
             timings_s={"prepare": time.perf_counter() - started},
         )
 
-    def _prepare_group(
+    def _decode(
+        self, samples: Sequence[Sample], encoded: Mapping[int, bytes]
+    ) -> Iterator[list[_Decoded]]:
+        """Groups of images as large as they are to be in memory at a time, in their order."""
+        decoder = guarded_decoder(self._options, self._timeout_s)
+        batch = 1 if self._finder is None else self._finder.batch_images
+        groups = decoder.decode_many(
+            list(encoded.values()),
+            [self._crop_density(samples[position]) for position in encoded],
+            together=batch if batch > 1 else None,
+        )
+        positions = iter(encoded)
+        for images in groups:
+            yield [(at := next(positions), samples[at], image) for image in images]
+
+    def _settle(
         self,
-        group: Sequence[Sample],
-        samples: list[PreparedSample],
+        group: Sequence[_Decoded],
+        rows: dict[int, PreparedSample],
         persons: list[PreparedPerson],
         views: ViewCollector,
     ) -> None:
-        """Decode some samples and append their rows and views."""
-        decoded = [self._decode(sample) for sample in group]
-        sound = [(row.sample, image) for row, image in decoded if image is not None]
+        """Make the rows, persons and views of some samples."""
+        sound = [(sample, image) for _, sample, image in group if isinstance(image, DecodedImage)]
         found = iter(self._find([sample for sample, _ in sound], [image for _, image in sound]))
-        for row, image in decoded:
-            if image is not None:
-                of_image = next(found)
-                if isinstance(of_image, Problem):
-                    row = replace(row, problem=of_image)
-                else:
-                    row = self._settle(row, of_image)
-                    self._view(image, of_image, len(samples), persons, views)
-            samples.append(row)
-
-    def _decode(self, sample: Sample) -> tuple[PreparedSample, DecodedImage | None]:
-        """The row of a sample, quarantined until it is settled, and its image if there is one."""
-        encoded = sample.encoded
-        row = PreparedSample(replace(sample, encoded=None), Status.QUARANTINED, sample.problem)
-        if encoded is None:
-            missing = Problem("source.missing_image", f"{sample.key}: the source has no bytes")
-            return replace(row, problem=sample.problem or missing), None
-        row = replace(row, content_sha256=hashlib.sha256(encoded).hexdigest())
-        if sample.problem is not None:
-            return row, None
-        decoder = guarded_decoder(self._options, self._timeout_s)
-        try:
-            image = decoder.decode(encoded, crop_density=self._crop_density(sample))
-        except SampleError as error:
-            return replace(row, problem=Problem(error.reason, error.message)), None
-        row = replace(
-            row,
-            size=image.size,
-            orientation=image.orientation,
-            decoder=image.decoder,
-            animated=image.animated,
-            colour_profile=image.colour_profile,
-        )
-        return row, image
+        for position, sample, image in group:
+            if isinstance(image, Problem):
+                rows[position] = quarantined_row(sample, image)
+                continue
+            of_image = next(found)
+            rows[position] = self._row(sample, image, of_image)
+            if isinstance(of_image, Persons):
+                numbered = _person_rows(of_image, position)
+                owners = [len(persons) + i for i, row in enumerate(numbered) if row.status == "ok"]
+                persons.extend(numbered)
+                views.add(image, position, of_image.boxes, owners)
 
     def _crop_density(self, sample: Sample) -> float:
         if self._finder is None or not self._person_specs:
@@ -143,28 +142,40 @@ class ChunkPreparer:
             return [_NOBODY] * len(images)
         return self._finder.find(samples, images)
 
-    def _settle(self, row: PreparedSample, found: Persons) -> PreparedSample:
-        is_empty = self._finder is not None and len(found.boxes) == 0
-        return replace(
-            row,
-            status=Status.EMPTY if is_empty else Status.OK,
-            num_persons=len(found.boxes),
-            persons_truncated=None if self._finder is None else found.truncated,
+    def _row(self, sample: Sample, image: DecodedImage, found: Persons | Problem) -> PreparedSample:
+        status, problem, num_persons, truncated = Status.OK, None, 0, None
+        if isinstance(found, Problem):
+            status, problem = Status.QUARANTINED, found
+        elif self._finder is not None:
+            num_persons, truncated = len(found.boxes), found.truncated
+            status = Status.OK if num_persons else Status.EMPTY
+        return PreparedSample(
+            replace(sample, encoded=None),
+            status,
+            problem,
+            size=image.size,
+            orientation=image.orientation,
+            content_sha256=_digest(sample),
+            num_persons=num_persons,
+            persons_truncated=truncated,
+            decoder=image.decoder,
+            animated=image.animated,
+            colour_profile=image.colour_profile,
         )
 
-    def _view(
-        self,
-        image: DecodedImage,
-        found: Persons,
-        position: int,
-        persons: list[PreparedPerson],
-        views: ViewCollector,
-    ) -> None:
-        """Append the persons of a sample, by their numbers, and all views of it."""
-        rows = _person_rows(found, position)
-        owners = [len(persons) + i for i, row in enumerate(rows) if row.status == "ok"]
-        persons.extend(rows)
-        views.add(image, position, found.boxes, owners)
+
+def quarantined_row(sample: Sample, problem: Problem) -> PreparedSample:
+    """The row of a sample without an image."""
+    bare = replace(sample, encoded=None)
+    return PreparedSample(bare, Status.QUARANTINED, problem, content_sha256=_digest(sample))
+
+
+def _missing(sample: Sample) -> Problem:
+    return Problem("source.missing_image", f"{sample.key}: the source has no bytes")
+
+
+def _digest(sample: Sample) -> str | None:
+    return None if sample.encoded is None else hashlib.sha256(sample.encoded).hexdigest()
 
 
 def _person_rows(found: Persons, position: int) -> list[PreparedPerson]:

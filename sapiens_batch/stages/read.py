@@ -40,7 +40,7 @@ class ShardReader:
             InputError, OSError: As for `sources.chunks.iter_chunks`.
         """
         source = make_source(self.spec)
-        for chunk in iter_chunks(source, todo.shard, self.chunk_samples, todo.done_chunks):
+        for chunk in iter_chunks(source, todo.shard, self.chunk_samples, todo.skips):
             yield _ordered(chunk, todo)
 
 

@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Protocol
 
+from sapiens_batch.models.memory import is_out_of_memory
 from sapiens_batch.records import TaskLabels, TaskName, ViewBatch, ViewSpec
 from sapiens_batch.stages.context import JobContext
 from sapiens_batch.stages.flow import LabeledChunk, PreparedChunk, TaskRows
@@ -65,11 +66,6 @@ def label_views(chunk: PreparedChunk, context: JobContext, labeler: ViewLabeler)
         },
         timings_s={**chunk.timings_s, "label": seconds},
     )
-
-
-def is_out_of_memory(error: Exception) -> bool:
-    """Whether an exception says that host or device memory ran out."""
-    return isinstance(error, MemoryError) or "out of memory" in str(error)
 
 
 def is_device_lost(error: Exception) -> bool:

@@ -14,9 +14,10 @@ from functools import partial
 import numcodecs.blosc
 import pyarrow as pa
 
+from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.documents import Counts
-from sapiens_batch.protocol.put import EncodedArray, EncodedRows, Tally, put_chunk
-from sapiens_batch.protocol.receipt import Receipt
+from sapiens_batch.protocol.put import ChunkHeader, EncodedArray, EncodedRows, Tally, put_chunk
+from sapiens_batch.protocol.receipt import Receipt, read_receipt
 from sapiens_batch.records import LabelSchema, Level, TaskName
 from sapiens_batch.sinks import parquet, zarr
 from sapiens_batch.sinks.tables import count_statuses, encode_rows, row_schema
@@ -86,6 +87,18 @@ class ChunkWriter:
             timings_s=chunk.timings_s,
             executor=self._executor,
         )
+
+    def stored(self, header: ChunkHeader) -> Receipt | None:
+        """The receipt of a chunk, where it has one.
+
+        Raises:
+            DamagedReceiptError: It is damaged.
+            StorageError: The store failed.
+        """
+        shard_id, generation = header.shard_id, header.generation
+        if not self._store.exists(keys.receipt(shard_id, header.index, generation)):
+            return None
+        return read_receipt(self._store, shard_id, header.index, generation)[0]
 
     def _encode(
         self, chunk: LabeledChunk, schema: LabelSchema, earlier: EarlierLabels | None

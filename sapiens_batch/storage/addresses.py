@@ -16,7 +16,7 @@ from typing import Any, Final
 SECRETS: Final = "address_secrets"
 """Where `storage_options` keep what was taken out of addresses; no filesystem is given it."""
 
-_URI = re.compile(r"@?[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>]+")
+_URI = re.compile(r"@?[A-Za-z][A-Za-z0-9+.-]*://[^\s'\"<>\\]+")
 _USER = re.compile(
     r"(?P<scheme>@?[A-Za-z][A-Za-z0-9+.-]*://)"
     r"(?P<user>[^/?#@]*@|[^/?#@:]+:(?!\d*/)[^?#@]*@)"  # a password may hold slashes, a port not

@@ -52,6 +52,9 @@ class Capabilities:
 class Store(Protocol):
     """A job directory. Implementations are picklable and safe to use from several threads."""
 
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.uri!r})"
+
     @property
     def uri(self) -> str:
         """Absolute address of the directory, without credentials."""
@@ -109,7 +112,7 @@ class Store(Protocol):
 
     def exists(self, key: str) -> bool:
         """Whether the object exists, never answered from a cache."""
-        ...
+        return self.size(key) is not None
 
     def size(self, key: str) -> int | None:
         """Size in bytes, or None where the object does not exist."""
@@ -148,11 +151,11 @@ class Store(Protocol):
 
     def adapted(self, capabilities: Capabilities) -> Store:
         """The same store, relying on no more than what a probe found."""
-        ...
+        return self
 
     def unfinished(self) -> Iterator[ObjectInfo]:
         """What interrupted writes left behind, under keys that `list` hides; for `gc`."""
-        ...
+        return iter(())
 
 
 def create_or_read(store: Store, key: str, data: bytes) -> tuple[bytes, bool]:

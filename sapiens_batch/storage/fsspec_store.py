@@ -8,11 +8,13 @@ Refused credentials are looked up afresh once, because those of a long job expir
 
 from __future__ import annotations
 
+import logging
 import random
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any, TypeVar
+from functools import partial
+from typing import Any, Final, TypeVar
 
 import fsspec
 
@@ -22,23 +24,29 @@ from sapiens_batch.storage.base import (
     Capabilities,
     MissingObjectError,
     ObjectInfo,
+    Store,
     check_key,
     check_range,
     short_lived,
 )
 from sapiens_batch.storage.failures import is_authority, is_taken, is_transient
-from sapiens_batch.storage.filesystems import connect
-from sapiens_batch.storage.listing import list_objects
+from sapiens_batch.storage.filesystems import connect, is_s3
 from sapiens_batch.storage.versions import modified_s
 
 Result = TypeVar("Result")
+
+_log = logging.getLogger(__name__)
 
 ATTEMPTS = 6
 FIRST_DELAY_S = 0.2
 # With doubling and jitter, six attempts span 3 to 12 seconds, on top of the client's own retries.
 
 
-class FsspecStore:
+PAGE_OBJECTS: Final = 1000
+"""The most that S3 lists at once."""
+
+
+class FsspecStore(Store):
     """A `Store` behind any fsspec file system whose `pipe_file` writes whole objects.
 
     Args:
@@ -68,15 +76,14 @@ class FsspecStore:
         self._fs, self._root = _connect(self._address, self._options)
         self._connecting = threading.Lock()
 
-    def __repr__(self) -> str:
-        return f"FsspecStore({self.uri!r})"
-
     def __reduce__(self) -> tuple[Callable[..., FsspecStore], tuple[Any, ...]]:
-        settings = {
+        return partial(FsspecStore, **self._settings()), (self._address, self._options)
+
+    def _settings(self) -> dict[str, Any]:
+        return {
             "conditional_create": self._conditional_create,
             "retry_delay_s": self._retry_delay_s,
         }
-        return _rebuild, (self._address, self._options, settings)
 
     @property
     def uri(self) -> str:
@@ -133,10 +140,6 @@ class FsspecStore:
 
         return self._retrying("read", key, attempt)
 
-    def exists(self, key: str) -> bool:
-        """See `Store.exists`."""
-        return self.size(key) is not None
-
     def size(self, key: str) -> int | None:
         """See `Store.size`."""
         path = self._path(key)
@@ -150,11 +153,34 @@ class FsspecStore:
         """See `Store.list`."""
         folder = self._path(prefix.removesuffix("/")) if prefix else self._root
         try:
-            yield from list_objects(
-                self._fs, self._root, folder, lambda ask: self._retrying("list", prefix, ask)
-            )
+            if is_s3(self._fs):
+                yield from self._s3_pages(prefix, folder)
+                return
+            # fsspec's listing is one dictionary, about a kilobyte an object
+            found = self._retrying("list", prefix, lambda: self._fs.find(folder, detail=True))
         except MissingObjectError:
             return
+        for path in sorted(found):
+            info = found[path]
+            yield ObjectInfo(path[len(self._root) + 1 :], int(info["size"]), modified_s(info))
+
+    def _s3_pages(self, prefix: str, folder: str) -> Iterator[ObjectInfo]:
+        """A listing by S3's own request, page by page: a million objects need no memory."""
+        bucket, path, _ = self._fs.split_path(f"{folder}/")
+        skip = len(self._root) - len(bucket)
+        wanted = {"Bucket": bucket, "Prefix": path, "MaxKeys": PAGE_OBJECTS, **self._fs.req_kw}
+        while True:
+            page = self._retrying(
+                "list", prefix, lambda: self._fs.call_s3("list_objects_v2", **wanted)
+            )
+            for entry in page.get("Contents", ()):
+                # some servers list the folders that other tools made as empty objects
+                if not entry["Key"].endswith("/"):
+                    modified = entry["LastModified"].timestamp()
+                    yield ObjectInfo(entry["Key"][skip:], int(entry["Size"]), modified)
+            if not page.get("IsTruncated"):
+                return
+            wanted["ContinuationToken"] = page["NextContinuationToken"]
 
     def delete(self, key: str) -> None:
         """See `Store.delete`."""
@@ -179,23 +205,15 @@ class FsspecStore:
             refused = not self.create(key, b"second") and self.read(key) == first
         return Capabilities(
             conditional_create=refused and self._conditional_create,
-            backend=_scheme(self._address),
+            backend=self._address.partition("://")[0],
         )
 
     def adapted(self, capabilities: Capabilities) -> FsspecStore:
         """See `Store.adapted`."""
         if capabilities.conditional_create or not self._conditional_create:
             return self
-        return FsspecStore(
-            self._address,
-            self._options,
-            conditional_create=False,
-            retry_delay_s=self._retry_delay_s,
-        )
-
-    def unfinished(self) -> Iterator[ObjectInfo]:
-        """See `Store.unfinished`; parts of broken uploads are left to the bucket's own rules."""
-        return iter(())
+        settings = {**self._settings(), "conditional_create": False}
+        return FsspecStore(self._address, self._options, **settings)
 
     def _path(self, key: str) -> str:
         return f"{self._root}/{check_key(key)}"
@@ -226,10 +244,13 @@ class FsspecStore:
                     raise _TakenError(key) from error
                 if is_authority(error) and not refreshed and attempt < ATTEMPTS - 1:
                     refreshed = True
+                    _log.info("%s refused the credentials, which are looked up afresh", self.uri)
                     self._reconnect(connection)
                     continue
                 if attempt == ATTEMPTS - 1 or not is_transient(error):
                     raise self._refused(verb, key, error) from error
+                level = logging.WARNING if attempt else logging.DEBUG
+                _log.log(level, "cannot %s %s, tried again: %s", verb, key, _cause(error))
             # Jitter keeps many workers from coming back at the same moment.
             time.sleep(delay_s * random.uniform(0.5, 1.5))
             delay_s *= 2
@@ -247,11 +268,14 @@ class FsspecStore:
         where = f"{self.uri}/{key}"
         if isinstance(error, FileNotFoundError) and verb != "write":
             return MissingObjectError(f"{where} does not exist")
-        cause = public_text(f"{type(error).__name__}: {error}")
         return StorageError(
-            f"cannot {verb} {where}: {cause}; check the address, the bucket, the rights and the "
-            "credentials in storage_options"
+            f"cannot {verb} {where}: {_cause(error)}; check the address, the bucket, the rights "
+            "and the credentials in storage_options"
         )
+
+
+def _cause(error: Exception) -> str:
+    return public_text(f"{type(error).__name__}: {error}")
 
 
 class _BeyondEndError(StorageError):
@@ -262,14 +286,6 @@ class _TakenError(Exception):
     """The store refused a create because the key is taken."""
 
 
-def _rebuild(uri: str, options: dict[str, Any], settings: dict[str, Any]) -> FsspecStore:
-    return FsspecStore(uri, options, **settings)
-
-
 def _connect(uri: str, options: Mapping[str, Any]) -> tuple[fsspec.AbstractFileSystem, str]:
     fs, root = connect(uri, {**options, "skip_instance_cache": True}, StorageError)
     return fs, root.rstrip("/")
-
-
-def _scheme(uri: str) -> str:
-    return uri.partition("://")[0]

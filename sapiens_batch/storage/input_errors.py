@@ -80,3 +80,12 @@ def listing_errors(uri: str) -> Iterator[None]:
 def _options_hint(uri: str) -> str:
     """Where credentials and endpoints of remote stores are given."""
     return ", and the credentials and endpoint in storage_options" if "://" in uri else ""
+
+
+@contextlib.contextmanager
+def errors_of_field(name: str) -> Iterator[None]:
+    """Say which field of the job file named what an input error is about; its type stays."""
+    try:
+        yield
+    except InputError as error:
+        raise type(error)(f"{name}: {error}") from error

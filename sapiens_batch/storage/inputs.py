@@ -111,14 +111,11 @@ def find_inputs(
     Raises:
         InputError: A folder cannot be listed.
     """
-    found: dict[str, InputObject] = {}
-    for folder, group in groupby(sorted(set(uris)), key=parent_uri):
-        with listing_errors(folder):
-            infos = _stat_group(list(group), folder, storage_options or {})
-        for uri, info in infos.items():
-            if info["type"] != "directory":
-                found[uri] = _input_object(info, uri, posixpath.basename(uri))
-    return found
+    return {
+        uri: _input_object(info, uri, posixpath.basename(uri))
+        for uri, info in _look_up(uris, storage_options or {}).items()
+        if info["type"] != "directory"
+    }
 
 
 def list_folder(
@@ -252,12 +249,8 @@ def _followed(system: Any, info: Any) -> Any:
 def _stat_all(
     names: Sequence[str], asked: str, options: Options, instead: str
 ) -> list[tuple[str, Any]]:
-    """Look up spelled-out names, by folder; report every missing one together."""
-    found: dict[str, Any] = {}
-    for folder, group in groupby(sorted(set(names)), key=parent_uri):
-        members = list(group)
-        with listing_errors(folder):
-            found.update(_stat_group(members, folder, options))
+    """Look up spelled-out names; report every missing one together."""
+    found = _look_up(names, options)
     missing = [name for name in names if name not in found]
     if missing:
         shown = ", ".join(missing[:5]) + (", …" if len(missing) > 5 else "")
@@ -269,6 +262,15 @@ def _stat_all(
             wanted = instead.replace("{}", name)
             raise InputError(f"{name} is a folder, not a file: name {wanted}")
     return [(name, found[name]) for name in names]
+
+
+def _look_up(names: Sequence[str], options: Options) -> dict[str, Any]:
+    """What the store says of those names that exist, asked folder by folder."""
+    found: dict[str, Any] = {}
+    for folder, group in groupby(sorted(set(names)), key=parent_uri):
+        with listing_errors(folder):
+            found.update(_stat_group(list(group), folder, options))
+    return found
 
 
 def _stat_group(names: list[str], folder: str, options: Options) -> dict[str, Any]:

@@ -22,6 +22,7 @@ from sapiens_batch.storage.base import (
     Capabilities,
     MissingObjectError,
     ObjectInfo,
+    Store,
     check_key,
     check_range,
     short_lived,
@@ -45,7 +46,7 @@ class _Placed(Enum):
     TAKEN = auto()
 
 
-class LocalStore:
+class LocalStore(Store):
     """A `Store` in a local or mounted folder, which is made by the first create.
 
     Args:
@@ -54,9 +55,6 @@ class LocalStore:
 
     def __init__(self, root: str | os.PathLike[str]) -> None:
         self.root = Path(root).expanduser().absolute()
-
-    def __repr__(self) -> str:
-        return f"LocalStore({str(self.root)!r})"
 
     @property
     def uri(self) -> str:
@@ -104,10 +102,6 @@ class LocalStore:
             raise self._refused("read", key, error) from error
         return check_range(self.uri, key, data, start, stop)
 
-    def exists(self, key: str) -> bool:
-        """See `Store.exists`."""
-        return self.size(key) is not None
-
     def size(self, key: str) -> int | None:
         """See `Store.size`."""
         path = self._path(key)
@@ -147,10 +141,6 @@ class LocalStore:
         with short_lived(self, "probe") as key:
             placed = self._put("write", key, lambda file: file.write(b"probe"))
         return Capabilities(conditional_create=placed is _Placed.LINKED, backend="local")
-
-    def adapted(self, capabilities: Capabilities) -> LocalStore:
-        """See `Store.adapted`; what a folder cannot do is found out at each create."""
-        return self
 
     def unfinished(self) -> Iterator[ObjectInfo]:
         """See `Store.unfinished`."""

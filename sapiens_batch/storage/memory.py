@@ -14,6 +14,7 @@ from sapiens_batch.storage.base import (
     Capabilities,
     MissingObjectError,
     ObjectInfo,
+    Store,
     check_key,
     check_range,
 )
@@ -23,7 +24,7 @@ _OBJECTS: dict[str, dict[str, tuple[bytes, float]]] = {}
 _LOCK = threading.Lock()
 
 
-class MemoryStore:
+class MemoryStore(Store):
     """A `Store` in a dictionary.
 
     Args:
@@ -32,9 +33,6 @@ class MemoryStore:
 
     def __init__(self, name: str) -> None:
         self.name = name
-
-    def __repr__(self) -> str:
-        return f"MemoryStore({self.name!r})"
 
     @property
     def uri(self) -> str:
@@ -69,10 +67,6 @@ class MemoryStore:
         """See `Store.read_range`."""
         return check_range(self.uri, key, self.read(key)[start:stop], start, stop)
 
-    def exists(self, key: str) -> bool:
-        """See `Store.exists`."""
-        return check_key(key) in self._objects
-
     def size(self, key: str) -> int | None:
         """See `Store.size`."""
         found = self._objects.get(check_key(key))
@@ -97,11 +91,3 @@ class MemoryStore:
     def probe(self) -> Capabilities:
         """See `Store.probe`."""
         return Capabilities(conditional_create=True, backend="memory")
-
-    def adapted(self, capabilities: Capabilities) -> MemoryStore:
-        """See `Store.adapted`."""
-        return self
-
-    def unfinished(self) -> Iterator[ObjectInfo]:
-        """See `Store.unfinished`; a create here is finished or did not happen."""
-        return iter(())

@@ -6,6 +6,7 @@ mean is left to the sources, finding the objects to `storage.inputs`.
 
 from __future__ import annotations
 
+import json
 import os
 import time
 from collections.abc import Sequence
@@ -85,6 +86,27 @@ def read_input(uri: str, storage_options: Options | None = None, *, planned: str
     if planned and (found := fingerprint(size_of(info), version_of(info))) != planned:
         raise changed(uri, planned, found)
     return data
+
+
+def read_json(
+    uri: str,
+    storage_options: Options | None = None,
+    *,
+    planned: str = "",
+    what: str = "a JSON object",
+) -> dict[str, Any]:
+    """The object of keys that a JSON file holds, called `what`; otherwise as `read_input`.
+
+    Raises:
+        InputError: It is none, or as for `read_input`.
+    """
+    try:
+        document = json.loads(read_input(uri, storage_options, planned=planned))
+    except (ValueError, RecursionError) as error:
+        raise InputError(f"{uri} is not JSON: {error}") from error
+    if not isinstance(document, dict):
+        raise InputError(f"{uri} is not {what}")
+    return document
 
 
 def _fetched(system: Any, path: str, uri: str, *, with_info: bool) -> tuple[bytes, Any]:

@@ -9,11 +9,10 @@ labels of a view depend on that view alone (invariant I7).
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, ClassVar
 
-import numpy as np
 from torch import Tensor
 
 from sapiens_batch.errors import SpecError, WeightsError
@@ -23,7 +22,6 @@ from sapiens_batch.models.encoder import Encoding, Stage
 from sapiens_batch.models.heads import HeadOutput
 from sapiens_batch.models.weights import Checkpoint
 from sapiens_batch.records import (
-    Array,
     ArrayField,
     ColumnField,
     LabelSchema,
@@ -160,23 +158,6 @@ class Task(ABC):
         """(n, K, h, w) raw maps of mirrored views as those of the views."""
         return maps.flip(-1)
 
-    def join(self, parts: Sequence[TaskLabels]) -> TaskLabels:
-        """Labels of consecutive batches as one; no parts give labels of zero rows."""
-        if len(parts) == 1:
-            return parts[0]
-        fields = {field.name: field for field in self.columns}
-        columns = {
-            name: _stack([part.columns[name] for part in parts], field.shape, field.dtype)
-            for name, field in fields.items()
-        }
-        array = None
-        if self.array is not None:
-            rows = [part.array for part in parts if part.array is not None]
-            array = _stack(rows, self.array.row_shape, self.array.dtype)
-        frames = tuple(frame for part in parts for frame in part.frames)
-        problems = tuple(problem for part in parts for problem in part.problems)
-        return TaskLabels(columns, array, frames, problems)
-
     def _check_head(self) -> None:
         found = self.checkpoint.config.head
         if self.head is None or (found is not None and found.kind == self.head):
@@ -225,7 +206,3 @@ class Task(ABC):
         if checkpoint.demo:
             metadata["warning"] = DEMO_WARNING
         return metadata | dict(self.vocabulary)
-
-
-def _stack(parts: Sequence[Array], shape: tuple[int, ...], dtype: str) -> Array:
-    return np.concatenate(parts) if parts else np.empty((0, *shape), dtype)

@@ -16,6 +16,7 @@ from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.commit import Commit
 from sapiens_batch.protocol.documents import Counts
 from sapiens_batch.protocol.manifest import Manifest
+from sapiens_batch.protocol.orders import RelabelOrder
 from sapiens_batch.protocol.plan import compare, read_plan
 from sapiens_batch.records import Shard
 from sapiens_batch.storage import MissingObjectError
@@ -68,6 +69,7 @@ class _JobChecker:
         orders = self._manifest.open_orders(self._generations)
         for shard_id, generation in sorted(self._generations.items()):
             self._check_shard(shard_id, generation, plan_is_whole)
+        self._findings += self._check_orders()
         self._findings += self._check_open_shards()
         orphans = self._pile_up()
         missing = [one.key for one in self._planned.values() if self._is_open(one.shard_id)]
@@ -127,6 +129,18 @@ class _JobChecker:
                 f"{shard.key} at {shard.version}"
             )
             yield Finding(Fault.COMMIT_DAMAGED, key, message, commit.shard_id)
+
+    def _check_orders(self) -> Iterator[Finding]:
+        """That orders which are to be carried out can be read; the next run labels all samples."""
+        store = self._manifest.store
+        for info in store.list(keys.RELABEL):
+            parsed = keys.parse_relabel_order(info.key)
+            if parsed is None or parsed[1] <= self._names.newest(parsed[0]):
+                continue
+            try:
+                RelabelOrder.from_bytes(store.read(info.key), info.key)
+            except ProtocolError as error:
+                yield Finding(Fault.ORDER_DAMAGED, info.key, str(error), parsed[0])
 
     def _check_open_shards(self) -> Iterator[Finding]:
         listed = (info.key for info in self._manifest.store.list(keys.RECEIPTS))

@@ -53,7 +53,8 @@ def check_receipts(
         receipts.append(receipt)
     findings += _contradictions(receipts, place)
     findings += _lost_objects(store, receipts, shard_id, sample_fraction)
-    if findings and manifest.newest_generation(shard_id, listed=generation - 1) < generation:
+    newest = names.newest(shard_id)
+    if findings and manifest.newest_generation(shard_id, listed=newest) < generation:
         yield from findings
 
 

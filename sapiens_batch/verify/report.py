@@ -18,6 +18,7 @@ class Fault(StrEnum):
     """What is wrong; the first part says with what."""
 
     PLAN_DAMAGED = "plan.damaged"
+    ORDER_DAMAGED = "order.damaged"
     RECEIPT_DAMAGED = "receipt.damaged"
     RECEIPTS_CONTRADICT = "receipts.contradict"
     COMMIT_DAMAGED = "commit.damaged"

@@ -14,13 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from sapiens_batch.errors import ProtocolError
-from sapiens_batch.labelset.shard import read_table
 from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.commit import Commit
 from sapiens_batch.protocol.documents import Counts, StoredObject
 from sapiens_batch.protocol.job import JobDocument
 from sapiens_batch.records import Array, LabelSchema, Level, Status
-from sapiens_batch.sinks import zarr
+from sapiens_batch.sinks import parquet, zarr
 from sapiens_batch.sinks.parquet import table_schema
 from sapiens_batch.sinks.tables import count_statuses
 from sapiens_batch.storage import Store
@@ -79,13 +78,12 @@ class ShardChecker:
             if stored is None or stored.key in bad or not self._reads(stored):
                 continue
             try:
-                table = read_table(self._store, commit, level)
+                table = parquet.decode(stored.read(self._store))
             except ProtocolError as error:
                 yield _finding(commit, Fault.TABLE_UNREADABLE, stored.key, str(error))
                 continue
-            if table is not None:
-                tables[level] = table
-                yield from self._check_table(commit, level, table, stored)
+            tables[level] = table
+            yield from self._check_table(commit, level, table, stored)
         yield from _check_counts(commit, tables)
         for schema in self._schemas:
             if schema.array is not None:

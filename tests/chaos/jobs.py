@@ -18,6 +18,7 @@ import pyarrow as pa
 from sapiens_batch.driver.partition import WHOLE, Partition
 from sapiens_batch.driver.progress import Progress
 from sapiens_batch.driver.run import JobSummary, carry_out
+from sapiens_batch.protocol.commit import Commit
 from sapiens_batch.protocol.job import JobDocument
 from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.protocol.plan import write_plan
@@ -74,8 +75,9 @@ def make_job(
     *,
     errors: dict[str, Any] | None = None,
     runtime: dict[str, Any] | None = None,
+    chunk_samples: int = 2,
 ) -> JobContext:
-    """Create a job directory with its plan, or open it; two samples a chunk.
+    """Create a job directory with its plan, or open it.
 
     Repeated faults in one job are no poison, so many attempts are allowed.
     """
@@ -92,7 +94,7 @@ def make_job(
             "output": {
                 "uri": place.output,
                 "storage_options": place.options,
-                "chunk_samples": 2,
+                "chunk_samples": chunk_samples,
             },
             "errors": {"max_attempts": 20, **(errors or {})},
             "runtime": runtime or {},
@@ -174,7 +176,7 @@ def dataset(context: JobContext) -> Dataset:
         }
         found[commit.shard_key] = {
             "counts": commit.counts,
-            "tables": {name: _without_shard(table) for name, table in tables.items()},
+            "tables": {name: _comparable(table, commit) for name, table in tables.items()},
             "arrays": {
                 task: [context.store.read(one.key) for one in array.chunks]
                 for task, array in commit.arrays.items()
@@ -183,9 +185,17 @@ def dataset(context: JobContext) -> Dataset:
     return found
 
 
-def _without_shard(table: pa.Table) -> pa.Table:
-    """Ids hold times of files, which differ where a corpus was copied."""
-    return table.drop_columns(["shard_id"])
+def _comparable(table: pa.Table, commit: Commit) -> pa.Table:
+    """A table without what differs from run to run, after checking that.
+
+    Ids hold times of files, which differ where a corpus was copied; roots of arrays are named after
+    attempts.
+    """
+    names = [name for name in table.column_names if name.endswith("_array")]
+    for name in names:
+        roots = {commit.arrays[name.removesuffix("_array")].root}
+        assert set(table[name].drop_null().to_pylist()) <= roots, f"{name} names another root"
+    return table.drop_columns(["shard_id", *names])
 
 
 def check_whole(context: JobContext, expected: Dataset) -> None:

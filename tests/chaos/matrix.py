@@ -22,7 +22,7 @@ import fsspec
 from rich.console import Console
 from rich.table import Table
 
-from sapiens_batch.failpoints import FAULTS_VARIABLE, Action, arm, has_fired
+from sapiens_batch.failpoints import FAULTS_VARIABLE, POINTS, Action, arm, has_fired
 from sapiens_batch.stages.context import JobContext
 from tests.chaos.jobs import (
     DRIVER_TIMEOUT_S,
@@ -39,17 +39,6 @@ from tests.cluster import SharedCluster, shared_cluster
 from tests.s3.servers import seaweedfs, weed_binary
 from tests.synthetic import write_corpus
 
-WORKER_POINTS = (
-    "prepare",
-    "label",
-    "before-data",
-    "mid-arrays",
-    "after-arrays",
-    "before-receipt",
-    "receipt-response",
-    "after-receipt",
-)
-DRIVER_POINTS = ("before-seal", "during-seal", "before-commit", "commit-response", "after-commit")
 ACTIONS: tuple[Action, ...] = ("raise", "kill", "kill-driver")
 REPO = Path(__file__).parents[2]
 
@@ -192,12 +181,8 @@ def main(stores: list[str]) -> int:
         with place_of(store) as place:
             arena = open_arena(store, place)
             table = Table("point", *ACTIONS, title=f"faults on {store}")
-            for point in (*WORKER_POINTS, *DRIVER_POINTS):
-                cells = []
-                for action in ACTIONS:
-                    # the driver's own points: killing the process is killing the driver
-                    applies = action != "kill" or point in WORKER_POINTS
-                    cells.append(_cell(meet_fault, arena, point, action) if applies else "")
+            for point in POINTS:
+                cells = [_cell(meet_fault, arena, point, action) for action in ACTIONS]
                 table.add_row(point, *cells)
             for name, scenario in SCENARIOS.items():
                 table.add_row(name, _cell(scenario, arena))

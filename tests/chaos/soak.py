@@ -26,7 +26,7 @@ from tests.chaos.jobs import DRIVER_TIMEOUT_S, make_job, run_here, start_driver
 from tests.chaos.matrix import place_of
 from tests.cluster import SharedCluster, shared_cluster
 
-NUM_SHARDS, SHARD_SAMPLES = 12, 9
+NUM_SHARDS, SHARD_SAMPLES = 24, 9
 CHUNK_SECONDS = 1.0
 
 
@@ -63,7 +63,7 @@ def kill_at_random(
         if driver is None or driver.poll() is not None:
             driver = start_driver(job, cluster, seconds=CHUNK_SECONDS)
         time.sleep(chance.uniform(1.0, 20.0))
-        workers = _busy_workers()
+        workers = busy_workers()
         if chance.random() < 0.5 and workers:
             _kill(chance.choice(workers))
             killed["worker"] += 1
@@ -80,7 +80,7 @@ def _is_complete(job: JobContext) -> bool:
     return len(list(job.store.list(keys.COMMITS))) == NUM_SHARDS
 
 
-def _busy_workers() -> list[int]:
+def busy_workers() -> list[int]:
     """Processes of stages below this one; Ray's own are left alone, the node falls with them."""
     parents, names = {}, {}
     for folder in Path("/proc").iterdir():
@@ -92,7 +92,7 @@ def _busy_workers() -> list[int]:
     return [
         pid
         for pid, name in names.items()
-        if name.startswith(("ray::Map", "ray::Read")) and _descends(pid, parents)
+        if name.startswith(("ray::Map", "ray::Read", "ray::_seal")) and _descends(pid, parents)
     ]
 
 
@@ -111,4 +111,4 @@ def _kill(pid: int) -> None:
 
 if __name__ == "__main__":
     arguments = [int(one) for one in sys.argv[1:]]
-    main(*(arguments + [20, 0][len(arguments) :]))
+    main(*(arguments + [40, 0][len(arguments) :]))

@@ -10,10 +10,9 @@ from pathlib import Path
 
 import pytest
 
+from sapiens_batch.protocol.journal import InFlightLog
 from sapiens_batch.protocol.manifest import Manifest
-from sapiens_batch.protocol.put import ChunkHeader
 from sapiens_batch.records import TaskLabels, TaskName, ViewBatch, ViewSpec
-from sapiens_batch.stages.attempts import AttemptLedger
 from sapiens_batch.stages.context import JobContext
 from tests.chaos.jobs import check_whole, run_here
 from tests.chaos.matrix import Arena
@@ -84,11 +83,12 @@ def test_it_is_given_up_in_this_run_and_labeled_in_one_that_can(
     job = replace(job, spec=job.spec.model_copy(update={"errors": errors}))
     todo = Manifest.open(job.store).todo()
     (shard,) = (one.shard for one in todo if one.shard.key == "000.tar")
-    for _ in range(MAX_ATTEMPTS):
-        AttemptLedger(job.store, 1).begin(ChunkHeader(shard.shard_id, 0, 0, 2, last=False))
+    for number in range(MAX_ATTEMPTS):
+        log = InFlightLog(job.store, f"20260101T000000Z-{number:08x}")
+        log.write([(shard.shard_id, 0, 0)], 0.0)
 
     summary = run_here(job, labeler=labeler)
-    assert (summary.exit_code, summary.num_shards - summary.committed_shards) == (5, 1)
+    assert (summary.exit_code, summary.status.open_shards) == (5, 1)
     (failure,) = summary.failures
     assert failure.chunk == 0
     assert f"IsolationError: chunk 0 of shard {shard.shard_id}" in failure.message

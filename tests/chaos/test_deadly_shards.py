@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sapiens_batch.failpoints import FAULTS_VARIABLE
-from sapiens_batch.protocol import keys
+from sapiens_batch.protocol.journal import InFlightLog
 from sapiens_batch.protocol.manifest import Manifest
 from tests.chaos.jobs import Place, check_whole, dataset, make_job, run_here
 from tests.chaos.matrix import Arena
@@ -27,7 +27,8 @@ def test_the_other_shards_are_whole_and_the_shard_is_named(arena: Arena, tmp_pat
     place = Place(f"deadly://{tmp_path / 'in'}", str(tmp_path / "out"), {"when": deadly})
     job = make_job(place, errors={"max_attempts": MAX_ATTEMPTS})
     summary = run_here(job)
-    assert (summary.exit_code, summary.committed_shards, summary.num_shards) == (5, 2, 3)
+    assert summary.exit_code == 5
+    assert (summary.status.committed_shards, summary.status.num_shards) == (2, 3)
     assert dataset(job).keys() == {"000.tar", "002.tar"}
     (failure,) = summary.failures
     assert failure.stage == "read"
@@ -54,10 +55,12 @@ def test_a_shard_whose_reading_hangs_is_named_and_its_process_ends(
     place = Place(str(tmp_path / "in"), str(tmp_path / "out"))
     job = make_job(place, errors={"max_attempts": 1}, runtime={"no_progress_timeout_s": 20})
     shard = next(one for one in Manifest.open(job.store).todo() if one.shard.key == "002.tar")
-    # the mark of a worker that died, so that it is read apart at once
-    job.store.create(keys.attempt(shard.shard.shard_id, None, "0" * 32), b"")
+    # as a run leaves it that died while it was read, so that it is read apart at once
+    log = InFlightLog(job.store, "20260101T000000Z-00000000")
+    log.write([(shard.shard.shard_id, 0, None)], 0.0)
     summary = run_here(job)
-    assert (summary.exit_code, summary.committed_shards, summary.num_shards) == (5, 2, 3)
+    assert summary.exit_code == 5
+    assert (summary.status.committed_shards, summary.status.num_shards) == (2, 3)
     (failure,) = summary.failures
     assert "ReaderStallError: shard 002.tar" in failure.message
     assert "before its first chunk took more than 15 s" in failure.message
@@ -73,6 +76,6 @@ def readers_of(faults: str) -> list[str]:
             environment = (folder / "environ").read_text()
         except OSError:
             continue
-        if "pipeline.read_apart" in command and f"{FAULTS_VARIABLE}={faults}" in environment:
+        if "stages.read_apart" in command and f"{FAULTS_VARIABLE}={faults}" in environment:
             found.append(folder.name)
     return found

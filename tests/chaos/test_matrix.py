@@ -12,17 +12,7 @@ import pytest
 
 from sapiens_batch.failpoints import POINTS
 from tests.chaos.jobs import check_whole, run_apart, run_here
-from tests.chaos.matrix import (
-    DRIVER_POINTS,
-    WORKER_POINTS,
-    Arena,
-    two_drivers,
-    zombie,
-)
-
-
-def test_the_matrix_knows_every_point() -> None:
-    assert set(WORKER_POINTS) | set(DRIVER_POINTS) == set(POINTS)
+from tests.chaos.matrix import Arena, two_drivers, zombie
 
 
 def test_a_job_that_fails_once_at_every_point_ends_like_an_undisturbed_one(arena: Arena) -> None:
@@ -36,10 +26,10 @@ def test_a_job_that_fails_once_at_every_point_ends_like_an_undisturbed_one(arena
 
 def test_a_job_whose_workers_die_at_every_point_ends_like_an_undisturbed_one(arena: Arena) -> None:
     job = arena.job("all-kill")
-    for point in WORKER_POINTS:
+    for point in POINTS:
         arena.cluster.arm(point, "kill")
     assert run_here(job).exit_code == 0
-    assert [point for point in WORKER_POINTS if not arena.cluster.has_fired(point)] == []
+    assert [point for point in POINTS if not arena.cluster.has_fired(point)] == []
     check_whole(job, arena.expected)
 
 

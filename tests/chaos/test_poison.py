@@ -8,10 +8,9 @@ import pytest
 
 from sapiens_batch.driver.retry import order_retry
 from sapiens_batch.protocol import keys
+from sapiens_batch.protocol.journal import InFlightLog
 from sapiens_batch.protocol.manifest import Manifest
-from sapiens_batch.protocol.put import ChunkHeader
 from sapiens_batch.sinks import parquet
-from sapiens_batch.stages.attempts import AttemptLedger
 from tests.chaos.jobs import Place, check_whole, make_job, run_here
 from tests.chaos.matrix import Arena
 from tests.synthetic import (
@@ -58,7 +57,7 @@ def test_poison_is_quarantined_alone_and_labeled_when_it_is_retried(
     job = make_job(poisoned, errors={"max_attempts": 2})
     summary = run_here(job, labeler=labeler)
     assert summary.exit_code == 0
-    assert summary.reasons == {"crash": 2, "label.failed": 1}
+    assert summary.status.reasons == {"crash": 2, "label.failed": 1}
     found = statuses(poisoned)
     assert {key for key, (status, _) in found.items() if status == "quarantined"} == set(POISON)
     assert found["kills"][1] == "crash"
@@ -71,7 +70,7 @@ def test_poison_is_quarantined_alone_and_labeled_when_it_is_retried(
     assert order_retry(manifest, reasons=["crash"], sample_keys=["kills", "a"]) == 1
     again = run_here(job, labeler=labeler)
     assert (again.exit_code, again.new_samples) == (0, 1)
-    assert again.reasons == {"crash": 1, "label.failed": 1}
+    assert again.status.reasons == {"crash": 1, "label.failed": 1}
     assert statuses(poisoned)["kills"] == ("ok", None)
     assert job.store.read(keys.commit(first.shard_id)) == stored, "the first commit was changed"
     assert run_here(job, labeler=labeler).new_samples == 0
@@ -80,17 +79,18 @@ def test_poison_is_quarantined_alone_and_labeled_when_it_is_retried(
 def test_a_chunk_whose_driver_was_killed_again_and_again_is_just_labeled(arena: Arena) -> None:
     job = arena.job("innocent")
     shard = Manifest.open(job.store).todo()[0].shard
-    ledger = AttemptLedger(job.store, job.spec.errors.max_attempts)
-    for _ in range(job.spec.errors.max_attempts):
-        ledger.begin(ChunkHeader(shard.shard_id, 1, 2, 4, last=False))
+    for number in range(job.spec.errors.max_attempts):
+        # what a driver that was killed leaves
+        log = InFlightLog(job.store, f"20260101T000000Z-{number:08x}")
+        log.write([(shard.shard_id, 0, 1), (shard.shard_id, 0, None)], 0.0)
     assert run_here(job).exit_code == 0
     check_whole(job, arena.expected)
 
 
 @pytest.mark.slow
-def test_workers_that_are_replaced_after_every_other_chunk_lose_nothing(arena: Arena) -> None:
+def test_actors_that_are_replaced_after_every_other_chunk_lose_nothing(arena: Arena) -> None:
     place = Place(arena.place.corpus, f"{arena.place.output}/recycled")
-    job = make_job(place, runtime={"actor_max_chunks": 2, "worker_max_chunks": 2})
+    job = make_job(place, runtime={"actor_max_chunks": 2})
     assert run_here(job).exit_code == 0
     check_whole(job, arena.expected)
 
@@ -103,8 +103,8 @@ def test_a_job_over_its_budget_stops_early_and_goes_on_with_a_larger_one(
     place = Place(str(tmp_path / "in"), str(tmp_path / "out"))
     stopped = run_here(make_job(place, errors={"max_quarantined": 1}), labeler=Synthetic(0.3))
     assert stopped.exit_code == 4
-    assert stopped.over_budget and not stopped.complete
+    assert stopped.over_budget and not stopped.status.complete
     wider = run_here(make_job(place, errors={"max_quarantined": 4}))
-    assert (wider.exit_code, wider.counts.ok, wider.counts.quarantined) == (0, 8, 4)
+    assert (wider.exit_code, wider.status.counts.ok, wider.status.counts.quarantined) == (0, 8, 4)
     narrow = run_here(make_job(place, errors={"max_quarantined_fraction": 0.1}))
-    assert (narrow.exit_code, narrow.complete) == (4, True)
+    assert (narrow.exit_code, narrow.status.complete) == (4, True)

@@ -9,8 +9,8 @@ import pickle
 import sys
 
 from sapiens_batch.protocol.manifest import Manifest
+from sapiens_batch.stages.preparer import make_preparer
 from sapiens_batch.stages.read import ShardReader
-from sapiens_batch.stages.stage import make_preparer
 from sapiens_batch.stages.view_labeler import label_views
 from sapiens_batch.stages.write import ChunkWriter
 from tests.synthetic import Synthetic

@@ -169,6 +169,13 @@ class StoreContract:
         store.delete("two")
         assert store.read("one") == store.read("three") == b"payload"
 
+    def test_a_copy_is_as_old_as_its_making(self, store: Store) -> None:
+        store.create("one", b"payload")
+        time.sleep(1.1)  # servers keep whole seconds
+        store.copy("one", "two")
+        made_s = {one.key: one.modified_s for one in store.list("")}
+        assert made_s["two"] >= (store.now_s() or 0) - 1
+
     def test_its_own_clock_dates_its_objects(self, store: Store) -> None:
         store.create("when", b"1")
         (found,) = store.list("")

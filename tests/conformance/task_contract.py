@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 import torch
 
+from sapiens_batch.labels import join_labels
 from sapiens_batch.models.encoder import Encoding
 from sapiens_batch.models.heads import HeadOutput
 from sapiens_batch.models.weights import resolve_checkpoint
@@ -129,7 +130,7 @@ class TaskContract:
             assert not np.isinf(column).any()
 
     def test_no_batches_join_to_labels_of_zero_rows(self, task: Task) -> None:
-        labels = task.join([])
+        labels = join_labels(task.schema, [])
         for field in task.schema.columns:
             assert labels.columns[field.name].shape == (0, *field.shape)
             assert labels.columns[field.name].dtype == field.dtype

@@ -26,3 +26,12 @@ def test_every_invariant_that_is_cited_is_defined_once() -> None:
     defined = DEFINED.findall((REPO / "docs/architecture.md").read_text())
     assert defined == [f"I{number}" for number in range(1, 11)]
     assert cited().keys() - set(defined) == set()
+
+
+def test_no_invariant_is_defined_for_nobody() -> None:
+    in_code = {
+        number
+        for number, files in cited().items()
+        if any(file.startswith("sapiens_batch/") for file in files)
+    }
+    assert in_code == {f"I{number}" for number in range(1, 11)}

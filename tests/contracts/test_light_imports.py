@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+LOAD = "from sapiens_batch.labeler import Labeler; Labeler.load({'pose': 'demo'}, device='cpu')"
+
 
 def modules_after(statement: str) -> set[str]:
     code = f"{statement}\nimport sys\nprint('\\n'.join(sys.modules))"
@@ -21,9 +23,13 @@ def modules_after(statement: str) -> set[str]:
         ("import sapiens_batch.search", {"ray", "torch", "faiss", "jinja2"}),
         ("import sapiens_batch.curate", {"ray", "torch", "faiss", "duckdb"}),
         ("import sapiens_batch.cli", {"ray", "torch", "pyarrow", "zarr"}),
-        ("import sapiens_batch.stages.stage", {"torch"}),
+        ("import sapiens_batch.stages.label, sapiens_batch.stages.source", {"torch"}),
+        ("import sapiens_batch.stages.preparer", {"torch", "ray"}),
+        ("import sapiens_batch.stages.read_apart", {"torch", "ray"}),
+        ("import sapiens_batch.driver.run", {"ray"}),
         ("import sapiens_batch.driver.open_job", {"ray"}),
         ("import sapiens_batch.labeler", {"ray", "fsspec"}),
+        (LOAD, {"ray", "transformers", "torch._dynamo"}),
     ],
 )
 def test_a_light_module_leaves_heavy_ones_alone(statement: str, absent: set[str]) -> None:

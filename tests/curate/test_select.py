@@ -166,6 +166,12 @@ def test_any_parquet_file_is_no_selection(labels: LabelSet, tmp_path: Path) -> N
         read_selection(str(tmp_path / "a.parquet"))
 
 
+def test_a_cut_selection_is_named(tmp_path: Path) -> None:
+    (tmp_path / "a.parquet").write_bytes(b"PAR1")
+    with pytest.raises(InputError, match=r"a\.parquet is no readable selection file: .*Parquet"):
+        read_selection(str(tmp_path / "a.parquet"))
+
+
 def test_keys_of_several_samples_are_counted() -> None:
     job = memory()
     manifest = start_job(job, 2)

@@ -29,5 +29,5 @@ def test_a_part_is_written_as_one_of_how_many() -> None:
 
 @pytest.mark.parametrize("text", ["0/4", "5/4", "1", "a/b", "1/0", "-1/4"])
 def test_a_part_that_does_not_exist_is_refused(text: str) -> None:
-    with pytest.raises(SpecError, match="from 1 to n"):
+    with pytest.raises(SpecError, match="from 1 to N"):
         Partition.parse(text)

@@ -5,14 +5,18 @@ from __future__ import annotations
 import io
 import json
 
+from rich.console import Console
+
 from sapiens_batch.driver.progress import (
     JsonReporter,
     LogReporter,
     Progress,
+    TerminalReporter,
     duration,
     progress_line,
 )
 from sapiens_batch.protocol.documents import Counts
+from tests.protocol.documents import receipt
 
 
 def half_done() -> Progress:
@@ -70,6 +74,26 @@ def test_a_log_gets_few_lines() -> None:
     for _ in range(5):
         reporter.update(half_done())
     assert len(stream.getvalue().splitlines()) == 1
+
+
+def test_messages_cannot_work_a_terminal() -> None:
+    log, terminal = io.StringIO(), io.StringIO()
+    reporters = [LogReporter(log), TerminalReporter(Console(file=terminal))]
+    for reporter in reporters:
+        reporter.message("read failed: \x1b[2J [red]key[/]\nsecond line")
+        reporter.close()
+    for stream in (log, terminal):
+        assert "read failed: \\x1b[2J [red]key[/]\nsecond line\n" in stream.getvalue()
+
+
+def test_the_time_of_each_stage_adds_up() -> None:
+    progress = Progress(num_shards=1, planned_bytes=1)
+    for chunk in range(2):
+        made = receipt(chunk, 4 * chunk, 4 * chunk + 4).model_copy(
+            update={"timings_s": {"read": 0.5, "label": 2.0}}
+        )
+        progress.chunk_done(made, 4, counted=True)
+    assert progress.as_dict()["stages_s"] == {"read": 1.0, "label": 4.0}
 
 
 def test_durations_are_readable() -> None:

@@ -109,7 +109,9 @@ def _assert_same_rows(one: pa.Table, other: pa.Table) -> None:
     assert one.schema.equals(other.schema, check_metadata=True)
     rows = list(zip(one["index"].to_pylist(), one["key"].to_pylist(), strict=True))
     assert rows == sorted(rows)
-    assert one.equals(other)
+    # an attempt that met what a dead one left, and sealing after it, store under names of their own
+    names = [name for name in one.column_names if name.endswith("_array")]
+    assert one.drop_columns(names).equals(other.drop_columns(names))
 
 
 def _commits(root: Path) -> dict[str, Commit]:

@@ -38,7 +38,7 @@ def spec(
 def test_a_relative_path_means_the_folder_of_the_driver(spec: JobSpec, tmp_path: Path) -> None:
     summary = run_job(spec, Recorder(), load=Synthetic())
     assert summary.failures == ()
-    assert (summary.counts.ok, summary.counts.persons) == (4, 4)
+    assert (summary.status.counts.ok, summary.status.counts.persons) == (4, 4)
     written = json.loads((tmp_path / "labels" / "job.json").read_text())
     assert written["spec"]["persons"]["detector"]["model"] == "finder.onnx"
 
@@ -48,6 +48,6 @@ def test_workers_with_another_file_fail_and_blame_no_image(spec: JobSpec, tmp_pa
     detector(tmp_path / "finder.onnx", 0.1)
     summary = carry_out(context, manifest, Recorder(), load=Synthetic())
     assert summary.exit_code == 2
-    assert summary.committed_shards == summary.counts.quarantined == 0
+    assert summary.status.committed_shards == summary.status.counts.quarantined == 0
     assert {failure.stage for failure in summary.failures} == {"prepare"}
     assert all("same file on every node" in failure.message for failure in summary.failures)

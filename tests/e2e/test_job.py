@@ -46,9 +46,9 @@ def labeled(
 def test_every_sample_is_accounted_for(labeled: tuple[JobSpec, JobSummary]) -> None:
     _, summary = labeled
     assert summary.exit_code == 0
-    counts = summary.counts
+    counts = summary.status.counts
     assert (counts.ok, counts.empty, counts.quarantined, counts.persons) == (3, 1, 1, 4)
-    assert summary.reasons == {"decode.truncated": 1}
+    assert summary.status.reasons == {"decode.truncated": 1}
 
 
 def test_duckdb_alone_reads_the_tables(labeled: tuple[JobSpec, JobSummary]) -> None:
@@ -125,7 +125,7 @@ def test_a_finished_job_does_no_work_when_run_again(
     again = run_job(spec, recorder)
     assert again.exit_code == 0
     assert again.new_samples == 0
-    assert again.counts == first.counts
+    assert again.status == first.status
     assert recorder.updates == 0, "the graph ran"
     assert before == sorted(path for path in Path(spec.output.uri).rglob("*") if path.is_file())
 
@@ -150,11 +150,12 @@ def test_a_changed_input_is_refused_and_a_new_one_is_added(
     spec = make_spec(
         {"format": "webdataset", "uri": f"{corpus}/*.tar"}, tasks={"seg": {"checkpoint": "demo"}}
     )
-    assert run_job(spec, recorder).counts.ok == 1
+    assert run_job(spec, recorder).status.counts.ok == 1
 
     write_tar(corpus / "b.tar", {"x/cat.jpg": photos["cat"], "astronaut.jpg": photos["astronaut"]})
     added = run_job(spec, recorder)
-    assert (added.num_shards, added.counts.ok, added.new_samples) == (2, 3, 2)
+    status = added.status
+    assert (status.num_shards, status.counts.ok, added.new_samples) == (2, 3, 2)
 
     write_tar(corpus / "a.tar", {"cat.jpg": photos["astronaut"]})
     with pytest.raises(DriftError, match=r"changed: a\.tar"):
@@ -192,7 +193,7 @@ def test_a_photo_gets_the_same_labels_from_tar_parquet_and_folder(
     }.items():
         output = {"uri": str(tmp_path / f"labels-{name}"), "chunk_samples": 3}
         spec = make_spec(source, persons=whole_image, output=output)
-        assert run_job(spec, recorder).counts.ok == 4
+        assert run_job(spec, recorder).status.counts.ok == 4
         found[name] = _labels_by_photo(Path(output["uri"]))
     for key in whole:
         for name in ("parquet", "folder"):

@@ -40,12 +40,12 @@ def test_a_job_over_all_tars_finishes_and_accounts_for_every_sample(
     source = {"format": "webdataset", "uri": f"{shared}/shards/**/*.tar*"}
     summary = label(make_spec, tmp_path, source)
     assert summary.exit_code == 0
-    assert summary.num_shards == summary.committed_shards == len(tars)
+    assert summary.status.num_shards == summary.status.committed_shards == len(tars)
     rows = images(tmp_path)
     statuses = Counter(row["status"] for row in rows)
-    assert len(rows) == summary.counts.samples
-    assert statuses["ok"] == summary.counts.ok
-    assert statuses["quarantined"] == sum(summary.reasons.values())
+    assert len(rows) == summary.status.counts.samples
+    assert statuses["ok"] == summary.status.counts.ok
+    assert statuses["quarantined"] == sum(summary.status.reasons.values())
     places = [(row["shard_id"], row["index"]) for row in rows]
     assert len(places) == len(set(places))
     noted = {

@@ -136,10 +136,10 @@ def test_a_device_that_does_not_exist_is_refused_before_anything_starts(run: Run
 
 @pytest.mark.skipif(torch.cuda.is_available(), reason="there is a GPU")
 @pytest.mark.usefixtures("ray_cluster")
-def test_a_device_that_no_worker_has_ends_after_one_pass(run: Run) -> None:
+def test_a_gpu_that_this_machine_lacks_is_refused_and_not_waited_for(run: Run) -> None:
     code, text = run(runtime={"device": "cuda"})
     assert code == 2
-    assert "torch sees 0 CUDA devices" in text
+    assert "runtime.device: cuda, but Ray finds no GPU on this machine" in text
     assert "run the same command again" not in text
     assert "attempt 1" not in text
 

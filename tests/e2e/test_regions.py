@@ -42,7 +42,7 @@ def job(tmp_path_factory: pytest.TempPathFactory, ray_cluster: None) -> Path:
         }
     )
     summary = run_job(spec, Recorder())
-    assert (summary.exit_code, summary.counts.persons) == (0, 4)
+    assert (summary.exit_code, summary.status.counts.persons) == (0, 4)
     return root
 
 

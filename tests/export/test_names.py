@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sapiens_batch.export.names import UniqueNames, safe_name
+from sapiens_batch.export.samples import UniqueNames, safe_name
 from sapiens_batch.storage.base import check_key
 
 

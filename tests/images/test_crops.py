@@ -12,8 +12,8 @@ import pytest
 from sapiens_batch.images import crops
 from sapiens_batch.images.crops import CropCanvases, Cut
 from sapiens_batch.images.decoded import DecodedImage
-from sapiens_batch.images.views import make_view
-from sapiens_batch.records import Array, View, ViewKind, ViewSpec
+from sapiens_batch.images.views import View, make_view
+from sapiens_batch.records import Array, ViewKind, ViewSpec
 
 SPEC = ViewSpec(ViewKind.CROP, 16, 12)
 
@@ -66,10 +66,10 @@ def cut_by(monkeypatch: pytest.MonkeyPatch) -> list[tuple[float, str]]:
     """(left edge, thread) of every crop that is cut, in order; each takes a moment."""
     log: list[tuple[float, str]] = []
 
-    def watched(image: DecodedImage, spec: ViewSpec, box: Array) -> View:
+    def watched(image: DecodedImage, spec: ViewSpec, box: Array, *, canvas: Array) -> View:
         time.sleep(0.01)
         log.append((float(box[0]), threading.current_thread().name))
-        return make_view(image, spec, box)
+        return make_view(image, spec, box, canvas=canvas)
 
     monkeypatch.setattr(crops, "make_view", watched)
     return log
@@ -120,10 +120,10 @@ def test_a_batch_that_was_begun_crosses_to_another_process() -> None:
 def test_what_goes_wrong_in_the_thread_is_raised_to_who_wants_that_batch(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    def fail(image: DecodedImage, spec: ViewSpec, box: Array) -> View:
+    def fail(image: DecodedImage, spec: ViewSpec, box: Array, *, canvas: Array) -> View:
         if box[0] >= 2:
             raise MemoryError("no room")
-        return make_view(image, spec, box)
+        return make_view(image, spec, box, canvas=canvas)
 
     monkeypatch.setattr(crops, "make_view", fail)
     lazy = crowd(4)

@@ -14,8 +14,8 @@ from sapiens_batch.images.decode import decode
 from sapiens_batch.images.decoded import DecodeOptions
 from sapiens_batch.images.geometry import reduced_map
 from sapiens_batch.images.reduction import NEVER, crop_density, reduction_for
-from sapiens_batch.images.views import make_view
-from sapiens_batch.records import Affine, Array, Preprocess, View, ViewKind, ViewSpec
+from sapiens_batch.images.views import View, make_view
+from sapiens_batch.records import Affine, Array, Preprocess, ViewKind, ViewSpec
 
 STRETCH = ViewSpec(ViewKind.STRETCH, 128, 96)
 LETTERBOX = ViewSpec(ViewKind.LETTERBOX, 128, 96)

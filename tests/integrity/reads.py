@@ -11,10 +11,11 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.dataset as ds
+import pytest
 
 from sapiens_batch.curate.select import matching
 from sapiens_batch.export import ExportRequest, export_labels
-from sapiens_batch.labelset import open_labels, quarantined
+from sapiens_batch.labelset import LabelSet, quarantined
 from sapiens_batch.labelset.joined import join_labels
 from sapiens_batch.preview import PreviewOptions, Selection, write_preview
 from sapiens_batch.protocol.manifest import Manifest
@@ -23,34 +24,31 @@ from sapiens_batch.search.vectors import read_vectors
 from sapiens_batch.sheets.panels import PanelOptions
 from sapiens_batch.storage import open_store
 
-Read = Callable[[Path], Iterator[Any]]
+Read = Callable[[Path, LabelSet], Iterator[Any]]
 
 
-def digest(read: Read, job: Path) -> str:
+def digest(read: Read, job: Path, labels: LabelSet) -> str:
     """Digest of everything that a read gives, in order."""
     found = hashlib.sha256()
-    for value in read(job):
+    for value in read(job, labels):
         _add(found, value)
     return found.hexdigest()
 
 
-def tables(job: Path) -> Iterator[Any]:
-    labels = open_labels(str(job))
+def tables(job: Path, labels: LabelSet) -> Iterator[Any]:
     yield labels.images.to_table()
     yield labels.persons.to_table()
 
 
-def columns(job: Path) -> Iterator[Any]:
-    labels = open_labels(str(job))
+def columns(job: Path, labels: LabelSet) -> Iterator[Any]:
     yield labels.images.to_table(columns=["key", "num_persons"])
     yield labels.persons.to_table(columns=["bbox"], filter=ds.field("index") > 2)
     yield labels.images.count_rows()
     yield tuple(one.key for one in quarantined(Manifest.open(open_store(str(job)))))
 
 
-def samples(job: Path) -> Iterator[Any]:
+def samples(job: Path, labels: LabelSet) -> Iterator[Any]:
     """Sample by sample, each array by ranges."""
-    labels = open_labels(str(job))
     shard_id = sorted(labels.shards)[0]
     for sample in (
         labels.sample("sample-000001"),
@@ -60,15 +58,21 @@ def samples(job: Path) -> Iterator[Any]:
         yield from _sample_values(sample)
 
 
-def walk(job: Path) -> Iterator[Any]:
+def walk(job: Path, labels: LabelSet) -> Iterator[Any]:
     """All samples in order, each array object as a whole."""
-    for sample in open_labels(str(job)).samples():
+    for sample in labels.samples():
         yield from _sample_values(sample)
 
 
-def arrays(job: Path) -> Iterator[Any]:
-    """Every row of every array: by ranges, selected, and in one go."""
-    labels = open_labels(str(job))
+def ranges(job: Path, labels: LabelSet) -> Iterator[Any]:
+    """Every row of every array by ranges, as objects of some size are read."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sapiens_batch.labelset.arrays.SMALL_OBJECT_BYTES", 0)
+        yield from arrays(job, labels)
+
+
+def arrays(job: Path, labels: LabelSet) -> Iterator[Any]:
+    """Every row of every array: one, selected, and in one go."""
     for task, schema in labels.schemas.items():
         if schema.array is None:
             continue
@@ -80,9 +84,8 @@ def arrays(job: Path) -> Iterator[Any]:
             yield from (values for _, values in array.rows(shard_id))
 
 
-def statistics(job: Path) -> Iterator[Any]:
+def statistics(job: Path, labels: LabelSet) -> Iterator[Any]:
     """What reports, curating, search and comparing two jobs read."""
-    labels = open_labels(str(job))
     yield repr(tally(labels))
     yield matching(labels, "num_persons > 0 AND body_score > 0.1")
     _, vectors = read_vectors(labels, sorted(labels.shards), "embedding")
@@ -90,8 +93,7 @@ def statistics(job: Path) -> Iterator[Any]:
     yield join_labels(labels, labels).places
 
 
-def torch(job: Path) -> Iterator[Any]:
-    labels = open_labels(str(job))
+def torch(job: Path, labels: LabelSet) -> Iterator[Any]:
     dataset: Any = labels.to_torch(["seg", "pose"], size="frame")
     yield from (_flat(dataset[position]) for position in range(len(dataset)))
     yield from map(_flat, labels.to_torch_stream(["normal"], seed=1))
@@ -100,7 +102,7 @@ def torch(job: Path) -> Iterator[Any]:
 def exported(format_name: str) -> Read:
     """The objects of an export."""
 
-    def read(job: Path) -> Iterator[Any]:
+    def read(job: Path, labels: LabelSet) -> Iterator[Any]:
         with tempfile.TemporaryDirectory() as name:
             export_labels(format_name, ExportRequest(str(job), name, {}))
             for path in sorted(Path(name).rglob("*")):
@@ -111,14 +113,16 @@ def exported(format_name: str) -> Read:
     return read
 
 
-def preview(job: Path) -> Iterator[Any]:
+def preview(job: Path, labels: LabelSet) -> Iterator[Any]:
     with tempfile.TemporaryDirectory() as name:
         options = PreviewOptions(Selection(count=2, wanted="status = 'ok'"), PanelOptions(side=48))
         shown = write_preview(Manifest.open(open_store(str(job))), Path(name) / "p.html", options)
         yield (Path(name) / "p.html").read_bytes() if shown.cards else b""
 
 
-QUICK: dict[str, Read] = {read.__name__: read for read in (tables, columns, samples, walk, arrays)}
+QUICK: dict[str, Read] = {
+    read.__name__: read for read in (tables, columns, samples, walk, arrays, ranges)
+}
 SLOW: dict[str, Read] = {
     "statistics": statistics,
     "torch": torch,

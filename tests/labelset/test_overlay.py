@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from sapiens_batch.labelset.overlay import lay_over
+from sapiens_batch.labelset.sample import lay_over
 from sapiens_batch.records import ArrayField, LabelSchema, Level
 
 MASK = ArrayField((1, 4), "uint8", 255, ("y", "x"), "zstd")

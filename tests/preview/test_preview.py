@@ -78,13 +78,12 @@ def test_labels_are_shown_without_photos_that_are_gone(tmp_path: Path) -> None:
 
 def test_names_from_the_corpus_are_escaped(tmp_path: Path) -> None:
     from sapiens_batch.sheets.cards import Card
-    from sapiens_batch.sheets.legend import make_legend
     from sapiens_batch.sheets.page import JobFacts, write_page
 
     card = Card("<script>alert(1)</script>", "s", 0, "ok", "", "", "", 0, (), (), ())
     facts = JobFacts("j", 1, {"ok": 1, "empty": 0, "quarantined": 0, "persons": 0}, (), False, ())
     write_page(
-        tmp_path / "p.html", "preview.html", title="t", facts=facts, legend=make_legend(),
+        tmp_path / "p.html", "preview.html", title="t", facts=facts,
         cards=(card,), selection=Selection(), problems=[], kinds=[],
     )  # fmt: skip
     text = (tmp_path / "p.html").read_text()

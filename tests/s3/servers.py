@@ -16,7 +16,7 @@ import sys
 import time
 import urllib.error
 import urllib.request
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -65,6 +65,15 @@ def weed_binary() -> str | None:
 @contextlib.contextmanager
 def seaweedfs(binary: str, folder: Path) -> Iterator[S3Server]:
     """SeaweedFS with its data in a folder, telemetry off, bound to loopback only."""
+    with mortal_seaweedfs(binary, folder) as (server, _):
+        yield server
+
+
+@contextlib.contextmanager
+def mortal_seaweedfs(
+    binary: str, folder: Path
+) -> Iterator[tuple[S3Server, Callable[[float], None]]]:
+    """The same, with a function that kills it and starts it again after so many seconds."""
     identity = {
         "name": "test",
         "credentials": [{"accessKey": KEY, "secretKey": SECRET}],
@@ -82,8 +91,15 @@ def seaweedfs(binary: str, folder: Path) -> Iterator[S3Server]:
         "-master.volumeSizeLimitMB=64", "-filer", f"-filer.port={filer}",
         "-s3", f"-s3.port={s3}", "-s3.port.iceberg=0", "-s3.port.lance=0", f"-s3.config={config}",
     ]  # fmt: skip
-    with _process(command, folder):
-        yield _ready(f"http://127.0.0.1:{s3}", folder)
+    with contextlib.ExitStack() as running:
+        running.enter_context(_process(command, folder))
+
+        def die(for_s: float) -> None:
+            running.close()
+            time.sleep(for_s)
+            running.enter_context(_process(command, folder))
+
+        yield _ready(f"http://127.0.0.1:{s3}", folder), die
 
 
 @contextlib.contextmanager

@@ -7,7 +7,7 @@ import uuid
 import pytest
 
 from sapiens_batch.errors import StorageError
-from sapiens_batch.storage import Store, listing, open_store
+from sapiens_batch.storage import Store, fsspec_store, open_store
 from tests.conformance.store_contract import StoreContract
 from tests.s3.servers import S3Server
 
@@ -44,7 +44,7 @@ def test_a_listing_of_many_pages_is_whole(moto_server: S3Server) -> None:
     for key in wanted:
         store.create(key, b"x")
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(listing, "PAGE_OBJECTS", 10)
+        patch.setattr(fsspec_store, "PAGE_OBJECTS", 10)
         assert [info.key for info in store.list("receipts/")] == wanted
 
 

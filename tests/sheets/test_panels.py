@@ -6,8 +6,9 @@ import numpy as np
 import pytest
 
 from sapiens_batch.labelset import LabelSet, SampleLabels, open_labels
-from sapiens_batch.sheets.cards import classes_of, decode_photo
+from sapiens_batch.sheets.cards import classes_of
 from sapiens_batch.sheets.panels import PanelOptions, sample_panels
+from sapiens_batch.sheets.photos import decode_photo
 from tests.labeled_job import content_of, encode, make_labeled_job
 
 OPTIONS = PanelOptions(side=200)

@@ -9,9 +9,8 @@ import pytest
 
 from sapiens_batch.errors import InputError
 from sapiens_batch.sources import make_source
-from sapiens_batch.sources.field_errors import errors_of_field
 from sapiens_batch.spec.job import SourceSpec
-from sapiens_batch.storage.input_errors import MissingInputError
+from sapiens_batch.storage.input_errors import MissingInputError, errors_of_field
 
 
 @pytest.mark.parametrize(

@@ -1,141 +1,111 @@
-"""The ledger counts attempts that never came through, and nothing else."""
+"""The counter knows what was begun and never came through, and nothing else."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-from functools import partial
+import time
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
 from sapiens_batch.errors import StorageError
-from sapiens_batch.protocol import keys
-from sapiens_batch.protocol.put import ChunkHeader
-from sapiens_batch.stages.attempts import AttemptLedger, IsolationError, SuspectChunkError
-from sapiens_batch.stages.flow import Outcome, pack, unpack
-from sapiens_batch.stages.stage import write_chunk
-from sapiens_batch.stages.write import ChunkWriter
+from sapiens_batch.protocol.journal import InFlightLog
+from sapiens_batch.protocol.runs import attempts_of_dead_runs
+from sapiens_batch.stages.attempts import AttemptCounter, Care, Work
 from sapiens_batch.storage.memory import MemoryStore
-from tests.small_tasks import CHUNK_SAMPLES, SCHEMAS, SHARD, labeled_chunk
+from tests.small_tasks import SHARD
 
-HEADER = ChunkHeader(SHARD.shard_id, 3, 12, 16, last=False)
+CHUNK = Work(SHARD.shard_id, 0, 3)
+OTHER = CHUNK._replace(chunk=4)
+SPAN = Work(SHARD.shard_id, 0, None, (1, 4))
 
 
 @pytest.fixture
-def ledger(request: pytest.FixtureRequest) -> AttemptLedger:
-    return AttemptLedger(MemoryStore(request.node.name), max_attempts=2)
+def counter() -> AttemptCounter:
+    return AttemptCounter()
 
 
-def marks(ledger: AttemptLedger) -> list[str]:
-    return [info.key for info in ledger.store.list(keys.ATTEMPTS)]
+def test_beginnings_that_never_came_through_are_counted(counter: AttemptCounter) -> None:
+    assert [counter.begin(CHUNK) for _ in range(3)] == [0, 1, 2]
 
 
-def test_attempts_that_died_make_a_chunk_suspect(ledger: AttemptLedger) -> None:
-    attempts = [ledger.begin(HEADER) for _ in range(3)]
-    assert [one.num_before for one in attempts] == [0, 1, 2]
-    assert [ledger.is_suspect(one) for one in attempts] == [False, False, True]
+def test_what_came_through_is_forgotten(counter: AttemptCounter) -> None:
+    counter.begin(CHUNK)
+    assert counter.begin(OTHER, ended=[CHUNK]) == 0
+    assert counter.unfinished() == [OTHER]
+    counter.begin(OTHER)
+    counter.end(OTHER)
+    assert counter.begin(OTHER) == 0
 
 
-def test_an_attempt_that_came_through_leaves_no_mark(ledger: AttemptLedger) -> None:
-    prepared = ledger.begin(HEADER)
-    written = ledger.begin(HEADER, taken_over=prepared.write_id)
-    assert written.num_before == 0
-    ledger.end(replace(HEADER, attempt=written.write_id))
-    assert marks(ledger) == []
+def test_chunks_generations_and_spans_have_accounts_of_their_own(counter: AttemptCounter) -> None:
+    counter.begin(CHUNK)
+    others = (OTHER, CHUNK._replace(generation=1), SPAN, SPAN._replace(span=(0, 4)))
+    assert [counter.begin(one) for one in others] == [0, 0, 0, 0]
 
 
-def test_a_stage_that_ray_repeats_counts_its_deaths(ledger: AttemptLedger) -> None:
-    prepared = ledger.begin(HEADER)
-    first = ledger.begin(HEADER, taken_over=prepared.write_id)
-    again = ledger.begin(HEADER, taken_over=prepared.write_id)
-    assert (first.num_before, again.num_before) == (0, 1)
+def test_an_attempt_that_does_not_count_is_taken_back_alone(counter: AttemptCounter) -> None:
+    counter.begin(CHUNK)
+    counter.begin(CHUNK)
+    counter.excuse(CHUNK)
+    assert counter.begin(CHUNK) == 1
+    counter.excuse(OTHER)  # one that is not there
+    assert counter.begin(OTHER) == 0
 
 
-def test_chunks_and_generations_have_accounts_of_their_own(ledger: AttemptLedger) -> None:
-    ledger.begin(HEADER)
-    assert ledger.begin(replace(HEADER, index=4)).num_before == 0
-    assert ledger.begin(replace(HEADER, generation=1)).num_before == 0
+def test_isolated_work_is_counted_apart_and_up_to_its_limit(counter: AttemptCounter) -> None:
+    assert [counter.begin_isolated(CHUNK, 2) for _ in range(4)] == [0, 1, 2, 2]
+    assert counter.begin(CHUNK) == 0
+    counter.end_isolated(CHUNK)
+    assert counter.begin_isolated(CHUNK, 2) == 0
 
 
-def test_trouble_with_storage_is_not_held_against_the_chunk(ledger: AttemptLedger) -> None:
-    attempt = ledger.begin(HEADER)
-    with pytest.raises(StorageError), ledger.excusing(replace(HEADER, attempt=attempt.write_id)):
-        raise StorageError("the bucket is gone")
-    assert marks(ledger) == []
+def test_what_dead_runs_had_in_flight_counts_until_it_came_through() -> None:
+    counter = AttemptCounter({CHUNK.place: 2, SPAN.place: 1})
+    assert counter.begin(CHUNK) == 2
+    assert counter.begin(OTHER) == 0
+    assert counter.begin(SPAN) == counter.begin(SPAN._replace(span=(0, 1))) == 1
+    assert counter.begin(OTHER, ended=[CHUNK]) == 1
+    assert counter.begin(CHUNK) == 0
 
 
-def test_any_other_failure_is(ledger: AttemptLedger) -> None:
-    attempt = ledger.begin(HEADER)
-    with pytest.raises(ValueError), ledger.excusing(replace(HEADER, attempt=attempt.write_id)):
-        raise ValueError("odd image")
-    assert len(marks(ledger)) == 1
+def test_a_careful_run_says_what_it_begins_before_it_does(request: pytest.FixtureRequest) -> None:
+    store = MemoryStore(request.node.name)
+    log = InFlightLog(store, "20260101T000000Z-00000000")
+    counter = AttemptCounter(care=Care(log, time.time() + 60))
+    counter.begin(CHUNK)
+    counter.begin(SPAN)
+    assert attempts_of_dead_runs(store) == {CHUNK.place: 1, SPAN.place: 1}
+    counter.begin(OTHER, ended=[CHUNK])
+    assert attempts_of_dead_runs(store) == {OTHER.place: 1, SPAN.place: 1}
 
 
-def test_a_stage_that_needs_whole_chunks_sends_a_suspect_back(ledger: AttemptLedger) -> None:
-    for _ in range(2):
-        ledger.begin(HEADER)
-    attempt = ledger.begin(HEADER)
-    refuse = partial(ledger.refuse_suspect, replace(HEADER, attempt=attempt.write_id), attempt)
-    with pytest.raises(SuspectChunkError, match="begun 2 times and never finished"):
-        refuse()
-    assert len(marks(ledger)) == 2, "sending it back is no attempt"
+def test_a_run_is_careful_for_its_first_minutes_only(request: pytest.FixtureRequest) -> None:
+    store = MemoryStore(request.node.name)
+    log = InFlightLog(store, "20260101T000000Z-00000000")
+    AttemptCounter(care=Care(log, time.time() - 1)).begin(CHUNK)
+    assert list(store.list("")) == []
 
 
-def test_a_chunk_that_ends_its_workers_in_isolation_as_well_fails_and_says_why(
-    ledger: AttemptLedger,
+class Refusing(MemoryStore):
+    """Memory that takes nothing."""
+
+    def create(self, key: str, data: bytes | memoryview) -> bool:
+        raise StorageError("full")
+
+
+def test_a_store_that_refuses_notes_keeps_nothing_from_being_begun() -> None:
+    log = InFlightLog(Refusing("refusing"), "20260101T000000Z-00000000")
+    assert AttemptCounter(care=Care(log, time.time() + 60)).begin(CHUNK) == 0
+
+
+def test_the_last_note_is_the_newest_however_many_begin_at_once(
+    request: pytest.FixtureRequest,
 ) -> None:
-    for _ in range(2):
-        ledger.begin_isolated(HEADER)
-    for _ in range(2):  # and in the passes that follow
-        with pytest.raises(IsolationError, match=r"ended 2 workers.*output\.chunk_samples"):
-            ledger.begin_isolated(HEADER)
-    assert len(marks(ledger)) == 2, "an attempt that was refused is none that died"
-
-
-def test_drivers_that_were_killed_do_not_keep_a_chunk_from_being_isolated(
-    ledger: AttemptLedger,
-) -> None:
-    for _ in range(9):
-        AttemptLedger(ledger.store, ledger.max_attempts).begin_isolated(HEADER)
-    attempt = ledger.begin(HEADER)
-    assert ledger.is_suspect(attempt)
-    isolated = ledger.begin_isolated(replace(HEADER, attempt=attempt.write_id))
-    ledger.end(isolated)
-    assert len(marks(ledger)) == 9, "the mark of the stage before was not taken over"
-
-
-def test_a_failure_in_isolation_is_no_death(ledger: AttemptLedger) -> None:
-    header = ledger.begin_isolated(HEADER)
-    with pytest.raises(ValueError), ledger.excusing(header):
-        raise ValueError("odd image")
-    assert marks(ledger) == []
-
-
-class OverwhelmedStore(MemoryStore):
-    """Memory that ends whoever writes a receipt."""
-
-    def create(self, key: str, data: bytes) -> bool:
-        if key.startswith(keys.RECEIPTS):
-            raise SystemExit
-        return super().create(key, data)
-
-
-def test_a_writer_that_dies_of_an_isolated_chunk_does_not_get_it_for_ever(
-    ledger: AttemptLedger, request: pytest.FixtureRequest
-) -> None:
-    chunk = labeled_chunk([1, 0, 2])
-    header = replace(
-        chunk.header, isolated=True, attempt=ledger.begin_isolated(chunk.header).attempt
+    store = MemoryStore(request.node.name)
+    counter = AttemptCounter(
+        care=Care(InFlightLog(store, "20260101T000000Z-00000000"), time.time() + 60)
     )
-    table = pack(replace(chunk, header=header))
-    store = OverwhelmedStore(request.node.name)
-    writer = ChunkWriter(store, SCHEMAS, [], CHUNK_SAMPLES)
-    for _ in range(2):
-        with pytest.raises(SystemExit):
-            write_chunk(table, writer=writer, ledger=ledger)
-    outcome: Outcome = unpack(write_chunk(table, writer=writer, ledger=ledger))
-    assert outcome.failure is not None
-    assert "IsolationError" in outcome.failure.message
-    writer = ChunkWriter(ledger.store, SCHEMAS, [], CHUNK_SAMPLES)
-    next_run = AttemptLedger(ledger.store, ledger.max_attempts)
-    outcome = unpack(write_chunk(table, writer=writer, ledger=next_run))
-    assert outcome.receipt is not None
+    works = [CHUNK._replace(chunk=number) for number in range(32)]
+    with ThreadPoolExecutor(8) as pool:
+        list(pool.map(counter.begin, works))
+    assert attempts_of_dead_runs(store).keys() == {work.place for work in works}

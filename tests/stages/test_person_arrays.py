@@ -33,6 +33,7 @@ from sapiens_batch.records import (
     LabelSchema,
     Level,
     Problem,
+    Sample,
     TaskLabels,
 )
 from sapiens_batch.sinks import label_schema as schema_json
@@ -191,6 +192,45 @@ def test_samples_that_are_not_labeled_again_keep_the_rows_of_all_their_persons(
     assert [row for row in rows["seg_row"].to_pylist() if row is not None] == [
         0, 1, 3, 4, 6, 7, 8, 12, 15
     ]  # fmt: skip
+    assert check_job(Manifest.open(context.store)).findings == ()
+
+
+def test_zarr_alone_finds_every_labeled_row_after_retry_repair_and_collisions(
+    first: Commit, writer: ChunkWriter, context: JobContext, tmp_path: Path
+) -> None:
+    def collide(chunk: LabeledChunk, died: LabeledChunk) -> None:
+        """Two attempts, of which the first died between its arrays and its receipt."""
+        header = chunk.header
+        writer.write(replace(died, header=header))
+        context.store.delete(keys.receipt(header.shard_id, header.index, header.generation))
+        writer.write(chunk)
+
+    def found() -> dict[int, int]:
+        """What a Zarr reader finds at the rows that the table names; nothing is anywhere else."""
+        table = open_labels(str(tmp_path)).persons.to_table()
+        (root,) = set(table["seg_array"].drop_null().to_pylist())
+        array = reference.open_array(str(tmp_path / root), mode="r")
+        rows = table["seg_row"].drop_null().to_pylist()
+        unlabeled = sorted(set(range(array.shape[0])) - set(rows))
+        assert (array.oindex[unlabeled] == 255).all()
+        return dict(zip(rows, values_of(array, rows), strict=True))
+
+    for samples in ([1], None):
+        Manifest.open(context.store).relabel(SHARD.shard_id, samples, cause="retry")
+    retried = labeled_chunk([[8, 9]])
+    header = replace(retried.header, stop=4, last=False, generation=1, ordered=frozenset({1}))
+    sample_1 = (replace(retried.samples[0], sample=Sample("key-1", 1, None)),)
+    died = replace(labeled_chunk([[3, 3, 3]]), samples=sample_1)
+    collide(replace(retried, header=header, samples=sample_1), died)
+    seal_shard(context.seal_job, ShardTodo(SHARD, frozenset({1}), 1, frozenset({1})), {0})
+    assert found() == {0: 1, 1: 2, 3: 8, 4: 9, 6: 3, 7: 4, 8: 5, 12: 6, 15: 7}
+
+    whole = [labeled_chunk([[1], [2], None, [3]], last=False), labeled_chunk([[4, 5]], index=1)]
+    for chunk in whole:
+        again = replace(chunk, header=replace(chunk.header, generation=2))
+        collide(again, labeled_chunk([[7, 7]] * len(chunk.samples), index=chunk.header.index))
+    seal_shard(context.seal_job, ShardTodo(SHARD, generation=2), {0, 1})
+    assert found() == {0: 1, 3: 2, 9: 3, 12: 4, 13: 5}
     assert check_job(Manifest.open(context.store)).findings == ()
 
 

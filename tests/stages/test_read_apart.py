@@ -3,24 +3,17 @@
 from __future__ import annotations
 
 import os
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from sapiens_batch.child.exchange import send
-from sapiens_batch.child.processes import end_process, module_command, start_process
-from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.todo import ShardTodo
 from sapiens_batch.sources import make_source
 from sapiens_batch.spec.job import SourceSpec
-from sapiens_batch.stages.attempts import AttemptLedger
-from sapiens_batch.stages.flow import Outcome, ReadChunk, unpack
+from sapiens_batch.stages.flow import Outcome, ReadChunk
 from sapiens_batch.stages.read import ShardReader
 from sapiens_batch.stages.read_apart import read_apart
-from sapiens_batch.stages.source import read_shard
-from sapiens_batch.storage.memory import MemoryStore
 from tests.deadly import Deadly, write_deadly_shard
 
 
@@ -37,24 +30,9 @@ def reader(tmp_path: Path, deadly: Deadly) -> ShardReader:
     return ShardReader(spec, chunk_samples=2)
 
 
-@pytest.fixture
-def ledger(request: pytest.FixtureRequest) -> AttemptLedger:
-    return AttemptLedger(MemoryStore(request.node.name), max_attempts=2)
-
-
 def the_todo(reader: ShardReader, done: frozenset[int] = frozenset()) -> ShardTodo:
     (shard,) = make_source(reader.spec).plan()
     return ShardTodo(shard, done)
-
-
-def marks(ledger: AttemptLedger) -> int:
-    return len(list(ledger.store.list(keys.ATTEMPTS)))
-
-
-def die_reading(ledger: AttemptLedger, todo: ShardTodo, run: str = "") -> None:
-    """Leave what a killed worker leaves, in isolation where a run is given."""
-    write_id = (run + os.urandom(16).hex())[:32]
-    ledger.store.create(keys.attempt(todo.shard.shard_id, None, write_id), b"")
 
 
 def chunks(records: Iterator[ReadChunk | Outcome]) -> tuple[list[int], Outcome | None]:
@@ -101,66 +79,3 @@ def test_an_error_is_told_as_from_the_worker(reader: ShardReader, tmp_path: Path
     assert numbers == []
     assert outcome is not None and outcome.failure is not None
     assert "MissingInputError" in outcome.failure.message
-
-
-def test_a_shard_that_used_up_its_attempts_does_not_end_its_reader(
-    reader: ShardReader, ledger: AttemptLedger, deadly: Deadly
-) -> None:
-    todo = the_todo(reader)
-    for _ in range(2):
-        die_reading(ledger, todo)
-    numbers, outcome = chunks(map(unpack, read_shard(reader, ledger, todo)))
-    assert (numbers, outcome is not None) == ([0, 1], True)
-    assert deadly.num_deaths() == 1
-    assert marks(ledger) == 2, "an attempt that was accounted for is none that died"
-
-
-def test_a_shard_that_ends_workers_even_so_is_given_up_for_this_run(
-    reader: ShardReader, ledger: AttemptLedger, deadly: Deadly
-) -> None:
-    deadly.mended.touch()
-    todo = the_todo(reader)
-    for _ in range(2):
-        die_reading(ledger, todo)
-        die_reading(ledger, todo, run=ledger.run)
-    numbers, outcome = chunks(map(unpack, read_shard(reader, ledger, todo)))
-    assert numbers == []
-    assert outcome is not None and outcome.failure is not None
-    assert "IsolationError: shard 000.tar" in outcome.failure.message
-    next_run = AttemptLedger(ledger.store, ledger.max_attempts)
-    assert chunks(map(unpack, read_shard(reader, next_run, todo))) == ([0, 1, 2, 3], None)
-
-
-def test_only_the_death_of_a_reader_leaves_a_mark(
-    reader: ShardReader, ledger: AttemptLedger, deadly: Deadly, tmp_path: Path
-) -> None:
-    deadly.mended.touch()
-    todo = the_todo(reader)
-    stages = read_shard(reader, ledger, todo)
-    next(stages)
-    assert marks(ledger) == 1
-    list(stages)
-    assert marks(ledger) == 0
-    (tmp_path / "000.tar").unlink()
-    list(read_shard(reader, ledger, todo))
-    assert marks(ledger) == 0
-    given_up = read_shard(reader, ledger, todo)
-    next(given_up)
-    given_up.close()
-    assert marks(ledger) == 0
-
-
-def test_the_process_ends_with_its_worker_whatever_it_hangs_on(tmp_path: Path) -> None:
-    os.mkfifo(tmp_path / "000.tar")
-    reader = ShardReader(SourceSpec(format="webdataset", uri=f"{tmp_path}/000.tar"), 2)
-    todo = the_todo(reader)
-    process = start_process(module_command("sapiens_batch.stages.read_apart"))
-    assert process.stdin is not None
-    try:
-        send(process.stdin.fileno(), (reader, todo))
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(3.0)
-        process.stdin.close()
-        assert process.wait(20.0) == 0
-    finally:
-        end_process(process)

@@ -84,3 +84,8 @@ def test_the_signature_of_a_folder_serves_what_lies_in_it() -> None:
 def test_a_section_without_secrets_stays_as_it_is() -> None:
     section = {"uri": "s3://bucket/{0..9}.tar", "root": None, "storage_options": {"key": "k"}}
     assert keep_secrets_apart(section, "uri", "root") == section
+
+
+def test_an_address_in_an_escaped_text_ends_with_its_line() -> None:
+    text = r'{"trace": "GET https://user:pa55@host/a?sig=f00\nnext"}'
+    assert public_text(text) == r'{"trace": "GET https://host/a\nnext"}'

@@ -7,6 +7,7 @@ it loses answers, is busy for a while, and refuses with errors that differ from 
 from __future__ import annotations
 
 import errno
+import logging
 import threading
 import uuid
 from collections.abc import Iterator
@@ -100,6 +101,18 @@ def test_a_busy_store_is_asked_again(bucket: type[BucketFileSystem], error: Exce
     assert store.create("a", b"data") is True
     bucket.faults[:] = [error]
     assert store.read("a") == b"data"
+
+
+def test_the_log_says_what_was_tried_again(
+    bucket: type[BucketFileSystem], caplog: pytest.LogCaptureFixture
+) -> None:
+    bucket.faults[:] = [OSError(errno.EBUSY, "slow down"), TimeoutError("late")]
+    with caplog.at_level(logging.DEBUG, "sapiens_batch.storage"):
+        open_bucket().create("a", b"data")
+    assert [(one.levelname, one.getMessage()) for one in caplog.records] == [
+        ("DEBUG", "cannot write a, tried again: OSError: [Errno 16] slow down"),
+        ("WARNING", "cannot write a, tried again: TimeoutError: late"),
+    ]
 
 
 def test_a_store_that_stays_busy_is_given_up_after_a_bounded_number_of_requests(

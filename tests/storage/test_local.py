@@ -79,6 +79,22 @@ def test_a_copy_is_as_young_as_it_is(tmp_path: Path) -> None:
     assert new.modified_s >= before_s, "gc may take what is old and not yet named"
 
 
+@pytest.mark.slow
+def test_bytes_are_copied_where_a_file_has_as_many_names_as_it_may(tmp_path: Path) -> None:
+    limit = os.pathconf(tmp_path, "PC_LINK_MAX")
+    if limit > 100_000:
+        pytest.skip(f"this file system allows {limit} names of a file")
+    store = LocalStore(tmp_path)
+    store.create("one", b"payload")
+    (tmp_path / "names").mkdir()
+    for number in range(1, limit):
+        os.link(tmp_path / "one", tmp_path / "names" / str(number))
+    assert store.copy("one", "b/two") is True
+    assert store.copy("one", "b/two") is False
+    assert store.read("b/two") == b"payload"
+    assert not (tmp_path / "one").samefile(tmp_path / "b/two")
+
+
 def test_a_writer_killed_at_any_time_leaves_whole_objects_only(tmp_path: Path) -> None:
     code = (
         "import sys, itertools\n"

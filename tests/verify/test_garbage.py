@@ -177,13 +177,3 @@ def test_what_killed_writers_left_on_a_disk_goes(tmp_path: Path) -> None:
     assert found(store) == {"commits/.0123.partial": "unfinished"}
     list(collect_garbage(Manifest.open(store)))
     assert not left.exists()
-
-
-def test_copies_on_a_disk_are_as_young_as_their_making(tmp_path: Path) -> None:
-    """A link has the time at which its original was written, and a seal under way needs it."""
-    store = LocalStore(tmp_path)
-    store.create("old", b"x")
-    os.utime(tmp_path / "old", (1, 1))
-    assert store.copy("old", "folder/new")
-    (copied,) = store.list("folder/")
-    assert time.time() - copied.modified_s < 60
