@@ -46,6 +46,7 @@ class Manifest:
     def __init__(self, store: Store, job: JobDocument) -> None:
         self.store = store.adapted(job.probed) if job.probed else store
         self.job = job
+        self._plans: list[PlanDocument] = []
         self._committed: dict[str, int] = {}
         self._ordered: dict[str, int] = {}
 
@@ -87,8 +88,12 @@ class Manifest:
         return found
 
     def plans(self) -> list[PlanDocument]:
-        """The plans of the job, in order; empty before the first."""
-        return list_plans(self.store)
+        """The plans of the job, in order; empty before the first.
+
+        What this process once read it keeps: a plan that is lost since ends no job (I9).
+        """
+        self._plans = list_plans(self.store, self._plans)
+        return list(self._plans)
 
     def shards(self) -> Iterator[Shard]:
         """Every planned shard, in plan order."""

@@ -11,7 +11,7 @@ import hashlib
 import io
 import itertools
 import uuid
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -110,15 +110,19 @@ def write_plan(
     return PlanDocument.from_bytes(found, document_key)
 
 
-def list_plans(store: Store) -> list[PlanDocument]:
+def list_plans(store: Store, known: Sequence[PlanDocument] = ()) -> list[PlanDocument]:
     """The valid plans of a job, in order.
+
+    Args:
+        store: The job directory.
+        known: Those that were read before.
 
     Raises:
         ProtocolError: A plan document is damaged or a number is missing.
     """
     listed = [keys.parse_plan_document(info.key) for info in store.list(keys.PLAN)]
     newest = max((number for number in listed if number is not None), default=-1)
-    found: list[PlanDocument] = []
+    found = list(known)
     # by number, because a listing may lag behind what this process just wrote (I9)
     while True:
         key = keys.plan_document(len(found))

@@ -78,7 +78,7 @@ class Store(Protocol):
     def copy(self, source: str, key: str) -> bool:
         """Give an object a second name without moving its bytes through this machine.
 
-        A hard link or a copy by the server, dated now; durable when this returns. Callers give a `key` that no
+        A hard link or a copy by the server; durable when this returns. Callers give a `key` that no
         other attempt uses: stores need not decide a race between two copies.
 
         Returns:

@@ -70,7 +70,6 @@ class LocalStore(Store):
         original, target = self._path(source), self._path(key)
         try:
             _make_folders(target.parent)
-            os.utime(original)  # a link shares the age of its file, and gc may remove what is old
             os.link(original, target)
             _flush_folder(target.parent)
         except FileExistsError:

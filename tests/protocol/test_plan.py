@@ -69,6 +69,14 @@ def test_a_lost_plan_is_noticed(store: Store) -> None:
         list_plans(store)
 
 
+def test_a_plan_that_was_read_is_not_forgotten_when_it_is_lost(store: Store) -> None:
+    first = write_plan(store, [shard(0)])
+    store.delete("plan/0000.json")
+    assert list_plans(store, [first]) == [first]
+    second = write_plan(store, [shard(1)], number=1)
+    assert list_plans(store, [first]) == [first, second]
+
+
 def test_a_damaged_plan_is_noticed(store: Store) -> None:
     document = write_plan(store, [shard(0)])
     overwrite(store, keys.plan_table(0, document.write_id), b"PAR1")

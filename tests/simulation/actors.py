@@ -65,7 +65,7 @@ class Setting:
         self._faults = faults
         self._rng = rng
         self._count = 0
-        self._max_skew_s = rng.choice((0.0, 0.0, 100_000.0))
+        self._skew_s = rng.choice((0.0, 0.0, 1.2 * GRACE_S))
         self._doubles = rng.random() < 0.3
         self.snapshots = rng.random() < 0.03
 
@@ -107,7 +107,7 @@ class Setting:
         return listed
 
     def _actor(self, name: str, kind: str) -> Actor:
-        skew_s = self._rng.uniform(-1, 1) * self._max_skew_s if self._max_skew_s else 0.0
+        skew_s = self._rng.choice((-1, 0, 1)) * self._skew_s
         if skew_s:
             self.world.happened["clock differs"] += 1
         return Actor(
@@ -182,7 +182,7 @@ class Driver:
             self._seal_complete(manifest)
             if not self._open:
                 break
-            self._label_pass()
+            self._label_pass(manifest)
         self._seal_complete(manifest)
         complete = mine <= manifest.generations().keys() and not mine & manifest.open_orders().keys()
         if complete:
@@ -241,27 +241,31 @@ class Driver:
             except (StorageError, ProtocolError):
                 continue
             else:
-                manifest.note_commit(commit)
+                manifest.note_commit(shard_id, commit.generation)
                 del self._open[shard_id]
 
-    def _label_pass(self) -> None:
+    def _label_pass(self, manifest: Manifest) -> None:
         """Label what is left, each chunk by a worker, and take in the receipts."""
-        found: list[Receipt] = []
+        found: list[Receipt | ShardTodo] = []
         for shard in self._open.values():
             self._start_chunks(shard.rest(), found)
         while any(not one.is_over and not one.is_paused for one in self._actor.children):
             self._setting.world.wait(self._actor)
-            self._accept(found)
-        self._accept(found)
+            self._accept(manifest, found)
+        self._accept(manifest, found)
 
-    def _accept(self, found: list[Receipt]) -> None:
+    def _accept(self, manifest: Manifest, found: list[Receipt | ShardTodo]) -> None:
+        """Take in receipts, and generations with a receipt that an attempt found damaged."""
         while found:
-            receipt = found.pop()
-            shard = self._open.get(receipt.shard_id)
-            if shard is not None:
-                shard.add(receipt)
+            one = found.pop(0)
+            if isinstance(one, ShardTodo):
+                shard = self._open.get(one.shard.shard_id)
+                if shard is not None and shard.todo.generation == one.generation:
+                    self._order_anew(manifest, one)
+            elif one.shard_id in self._open:
+                self._open[one.shard_id].add(one)
 
-    def _start_chunks(self, todo: ShardTodo, found: list[Receipt]) -> None:
+    def _start_chunks(self, todo: ShardTodo, found: list[Receipt | ShardTodo]) -> None:
         setting, shard_id = self._setting, todo.shard.shard_id
         num_samples = len(setting.truth.corpus.natures[shard_id])
         num_chunks = max(1, -(-num_samples // CHUNK_SAMPLES))
@@ -283,10 +287,20 @@ class Driver:
             self._setting.start_workers(
                 self._actor,
                 f"{self._actor.name}/s{setting.number(shard_id)}c{chunk}",
-                lambda store, header=header: found.append(label_chunk(setting, store, header)),
+                lambda store, header=header: self._label_chunk(store, todo, header, found),
             )
 
-
-def label_chunk(setting: Setting, store: SimulatedStore, header: ChunkHeader) -> Receipt:
-    """One attempt at a chunk, after which it has a receipt."""
-    return put_chunk(store, header, *encoded_chunk(setting.truth, store, header, setting.world.calls))
+    def _label_chunk(
+        self,
+        store: SimulatedStore,
+        todo: ShardTodo,
+        header: ChunkHeader,
+        found: list[Receipt | ShardTodo],
+    ) -> None:
+        """One attempt at a chunk, after which it has a receipt."""
+        setting = self._setting
+        chunk = encoded_chunk(setting.truth, store, header, setting.world.calls)
+        try:
+            found.append(put_chunk(store, header, *chunk))
+        except DamagedReceiptError:
+            found.append(todo)

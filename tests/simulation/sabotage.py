@@ -121,7 +121,7 @@ def copies_keep_their_age() -> contextlib.AbstractContextManager[Any]:
 def plans_are_what_is_listed() -> Iterator[None]:
     """A driver takes the plans that it finds listed for all there are (I9)."""
 
-    def listed(store: Store) -> list[plan.PlanDocument]:
+    def listed(store: Store, _: object) -> list[plan.PlanDocument]:
         found = (keys.parse_plan_document(info.key) for info in store.list(keys.PLAN))
         names = [keys.plan_document(number) for number in found if number is not None]
         return [plan.PlanDocument.from_bytes(store.read(name), name) for name in names]

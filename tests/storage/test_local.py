@@ -69,16 +69,6 @@ def test_a_copy_takes_no_space(tmp_path: Path) -> None:
     assert (tmp_path / "a/one").samefile(tmp_path / "b/two")
 
 
-def test_a_copy_is_as_young_as_it_is(tmp_path: Path) -> None:
-    store = LocalStore(tmp_path)
-    store.create("old", b"1")
-    os.utime(tmp_path / "old", (0.0, 0.0))
-    before_s = store.now_s()
-    store.copy("old", "new")
-    (new,) = (info for info in store.list("") if info.key == "new")
-    assert new.modified_s >= before_s, "gc may take what is old and not yet named"
-
-
 @pytest.mark.slow
 def test_bytes_are_copied_where_a_file_has_as_many_names_as_it_may(tmp_path: Path) -> None:
     limit = os.pathconf(tmp_path, "PC_LINK_MAX")
