@@ -187,7 +187,9 @@ class Follower:
         """A shard with a receipt that is lost or damaged, to be labeled from the start."""
         shard_id = todo.shard.shard_id
         self.say(f"shard {todo.shard.key} is labeled anew: {why}")
-        order = self._manifest.relabel(shard_id, None, cause="repair", message=why)
+        order = self._manifest.relabel(
+            shard_id, None, cause="repair", message=why, above=todo.generation
+        )
         return OpenShard(ShardTodo(todo.shard, generation=order.generation), set())
 
     def _seal_if_complete(self, shard: OpenShard) -> None:

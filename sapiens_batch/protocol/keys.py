@@ -72,9 +72,9 @@ def stem(shard_id: str, generation: int = 0) -> str:
     return shard_id if generation == 0 else f"{shard_id}.{generation:04d}"
 
 
-def plan_table(number: int) -> str:
+def plan_table(number: int, write_id: str) -> str:
     """The Parquet file that lists the shards of one planning."""
-    return f"{PLAN}{number:04d}.parquet"
+    return f"{PLAN}{number:04d}-{write_id}.parquet"
 
 
 def plan_document(number: int) -> str:

@@ -46,6 +46,7 @@ class Manifest:
     def __init__(self, store: Store, job: JobDocument) -> None:
         self.store = store.adapted(job.probed) if job.probed else store
         self.job = job
+        self._plans: list[PlanDocument] = []
         self._committed: dict[str, int] = {}
         self._ordered: dict[str, int] = {}
 
@@ -87,8 +88,12 @@ class Manifest:
         return found
 
     def plans(self) -> list[PlanDocument]:
-        """The plans of the job, in order; empty before the first."""
-        return list_plans(self.store)
+        """The plans of the job, in order; empty before the first.
+
+        What this process once read it keeps: a plan that is lost since ends no job (I9).
+        """
+        self._plans = list_plans(self.store, self._plans)
+        return list(self._plans)
 
     def shards(self) -> Iterator[Shard]:
         """Every planned shard, in plan order."""
@@ -181,7 +186,13 @@ class Manifest:
             return [receipt for receipt, _ in read]
 
     def relabel(
-        self, shard_id: str, samples: Iterable[int] | None, *, cause: Cause, message: str = ""
+        self,
+        shard_id: str,
+        samples: Iterable[int] | None,
+        *,
+        cause: Cause,
+        message: str = "",
+        above: int = 0,
     ) -> RelabelOrder:
         """Order samples of a shard to be labeled again by the next run.
 
@@ -192,15 +203,19 @@ class Manifest:
             samples: Their indices; None for all, whatever became of earlier generations.
             cause: Who asks.
             message: Why, for people.
+            above: A generation of which something is damaged: its order does not mend that.
 
         Raises:
             StorageError: The store refused.
         """
         wanted = None if samples is None else tuple(sorted(set(samples)))
+        folder = f"{keys.prefix(shard_id)}/"
+        listed = self.generations(keys.COMMITS + folder).get(shard_id, -1)
+        known = max(above, listed, self._known_orders(keys.RELABEL + folder).get(shard_id, 0))
         while True:
-            last = self._last_order(shard_id, self._ordered.get(shard_id, 0))
-            newest = self.newest_generation(shard_id)
-            for order in self._open_orders(shard_id, newest, last):
+            known = last = self._last_order(shard_id, known)
+            newest = self.newest_generation(shard_id, listed=listed)
+            for order in self._open_orders(shard_id, max(newest, above), last):
                 if order.covers(wanted):
                     return order
             order = RelabelOrder(
@@ -212,9 +227,10 @@ class Manifest:
                 write_id=uuid.uuid4().hex,
                 created=now(),
             )
-            self._ordered[shard_id] = order.generation
             key = keys.relabel_order(shard_id, order.generation)
-            if self.store.create(key, order.to_bytes()):
+            created = self.store.create(key, order.to_bytes())
+            self._ordered[shard_id] = order.generation
+            if created:
                 return order
 
     def open_orders(self, committed: Mapping[str, int] | None = None) -> dict[str, RelabelOrder]:
@@ -226,10 +242,7 @@ class Manifest:
         Raises:
             StorageError: The store cannot be read.
         """
-        known = dict(self._ordered)
-        for info in self.store.list(keys.RELABEL):
-            if (parsed := keys.parse_relabel_order(info.key)) is not None:
-                known[parsed[0]] = max(parsed[1], known.get(parsed[0], 0))
+        known = self._known_orders(keys.RELABEL)
         if known and committed is None:
             committed = self.generations()
         newest = {shard_id: (committed or {}).get(shard_id, -1) for shard_id in known}
@@ -254,7 +267,7 @@ class Manifest:
         orders = self.open_orders(committed)
         closed = committed.keys() - orders.keys()
         done = done_chunks((info.key for info in self.store.list(keys.RECEIPTS)), closed)
-        bases = self._bases(one for one in orders.values() if one.samples is not None)
+        bases = self._bases(orders.values(), committed)
         found = []
         for shard in self.shards():
             shard_id = shard.shard_id
@@ -271,11 +284,22 @@ class Manifest:
                 found.append(_of_order(shard, order, labeled, bases[shard_id]))
         return found
 
-    def _bases(self, orders: Iterable[RelabelOrder]) -> dict[str, Commit]:
+    def _bases(
+        self, orders: Iterable[RelabelOrder], committed: Mapping[str, int]
+    ) -> dict[str, Commit]:
         """What orders of some samples build on."""
-        newest = {one.shard_id: self.newest_generation(one.shard_id) for one in orders}
+        some = [one.shard_id for one in orders if one.samples is not None]
+        newest = {one: self.newest_generation(one, listed=committed.get(one, -1)) for one in some}
         visible = {shard_id: number for shard_id, number in newest.items() if number >= 0}
         return {commit.shard_id: commit for commit in self.read_commits(visible)}
+
+    def _known_orders(self, folder: str) -> dict[str, int]:
+        """Number of the last known order of every shard that has one: listed, or our own."""
+        known = dict(self._ordered)
+        for info in self.store.list(folder):
+            if (parsed := keys.parse_relabel_order(info.key)) is not None:
+                known[parsed[0]] = max(parsed[1], known.get(parsed[0], 0))
+        return known
 
     def _last_order(self, shard_id: str, known: int) -> int:
         """Number of the last order of a shard; they count up, and none is ever removed."""

@@ -58,14 +58,18 @@ class RelabelOrder(Document):
 
 
 def choose(open_orders: Iterable[RelabelOrder]) -> RelabelOrder | None:
-    """Which of a shard's open orders is carried out next.
+    """What is carried out next of a shard's open orders.
 
     An order for all samples needs nothing of the generations before, so the newest such order comes
-    first and closes the others; else they are carried out one after the other.
+    first and closes those before it. Else all are carried out at once, as the newest: one alone
+    might build on what another one says is damaged, and never be done.
     """
     waiting = sorted(open_orders, key=lambda order: order.generation)
     complete = [order for order in waiting if order.samples is None]
-    return complete[-1] if complete else (waiting[0] if waiting else None)
+    if complete or not waiting:
+        return complete[-1] if complete else None
+    samples = {index for order in waiting for index in order.samples or ()}
+    return waiting[-1].model_copy(update={"samples": tuple(sorted(samples))})
 
 
 def ordered_chunks(samples: Collection[int], chunk_samples: int) -> frozenset[int]:

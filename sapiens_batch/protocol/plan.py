@@ -10,7 +10,8 @@ from __future__ import annotations
 import hashlib
 import io
 import itertools
-from collections.abc import Iterable, Iterator, Mapping
+import uuid
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
 
@@ -20,7 +21,7 @@ from pydantic import Field
 
 from sapiens_batch.errors import ProtocolError
 from sapiens_batch.protocol import keys
-from sapiens_batch.protocol.documents import Count, Document, Sha256, now
+from sapiens_batch.protocol.documents import Count, Document, Hex32, Sha256, now
 from sapiens_batch.records import FORMAT_VERSION, Shard
 from sapiens_batch.storage import MissingObjectError, Store, create_or_read
 
@@ -46,6 +47,7 @@ class PlanDocument(Document):
         num_shards: Rows of the plan table.
         size_bytes: Sum of the shards' sizes.
         sha256: Digest of the plan table's bytes.
+        write_id: Who planned, unique; part of the table's name.
         source: The address or addresses that were listed, without credentials.
         created: ISO 8601 time in UTC.
     """
@@ -55,6 +57,7 @@ class PlanDocument(Document):
     num_shards: Count
     size_bytes: Count
     sha256: Sha256
+    write_id: Hex32
     source: tuple[str, ...] = ()
     created: str
 
@@ -82,36 +85,44 @@ def write_plan(
 ) -> PlanDocument:
     """Write a plan, or keep the one that another driver wrote under this number.
 
-    Memory holds the compressed table (about 100 bytes a shard, more with members), not the shards.
+    The table has a name of its own: one that was found there would have no digest to be checked by
+    (I8). Memory holds the compressed table (100 bytes a shard, more with members), not the shards.
 
     Raises:
         ProtocolError: A shard id occurs twice: two inputs have the same key and version.
         StorageError: The store refused.
     """
-    document_key, table_key = keys.plan_document(number), keys.plan_table(number)
-    data, _ = create_or_read(store, table_key, _encode(shards))
+    data = _encode(shards)
     sizes = pq.read_table(io.BytesIO(data), columns=["size_bytes"])["size_bytes"].to_numpy()
     document = PlanDocument(
         number=number,
         num_shards=len(sizes),
         size_bytes=int(sizes.sum()),
         sha256=hashlib.sha256(data).hexdigest(),
+        write_id=uuid.uuid4().hex,
         source=tuple(source),
         created=now(),
     )
+    document_key = keys.plan_document(number)
+    if not store.create(keys.plan_table(number, document.write_id), data):
+        raise ProtocolError(f"{document_key}: the name of a new plan table is taken")
     found, _ = create_or_read(store, document_key, document.to_bytes())
     return PlanDocument.from_bytes(found, document_key)
 
 
-def list_plans(store: Store) -> list[PlanDocument]:
+def list_plans(store: Store, known: Sequence[PlanDocument] = ()) -> list[PlanDocument]:
     """The valid plans of a job, in order.
+
+    Args:
+        store: The job directory.
+        known: Those that were read before.
 
     Raises:
         ProtocolError: A plan document is damaged or a number is missing.
     """
     listed = [keys.parse_plan_document(info.key) for info in store.list(keys.PLAN)]
     newest = max((number for number in listed if number is not None), default=-1)
-    found: list[PlanDocument] = []
+    found = list(known)
     # by number, because a listing may lag behind what this process just wrote (I9)
     while True:
         key = keys.plan_document(len(found))
@@ -136,7 +147,7 @@ def read_plan(store: Store, document: PlanDocument) -> Iterator[Shard]:
     Raises:
         ProtocolError: The table is not the one that the document describes.
     """
-    key = keys.plan_table(document.number)
+    key = keys.plan_table(document.number, document.write_id)
     data = store.read(key)
     if hashlib.sha256(data).hexdigest() != document.sha256:
         raise ProtocolError(f"{key}: checksum differs from its document; the plan is damaged")

@@ -6,6 +6,7 @@ their shard, which readers prefer. Damage that labeling again cannot mend is han
 
 from __future__ import annotations
 
+from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.manifest import Manifest
 from sapiens_batch.protocol.orders import RelabelOrder
 from sapiens_batch.verify.report import Finding, Report
@@ -36,6 +37,7 @@ def order_repairs(manifest: Manifest, report: Report) -> tuple[list[RelabelOrder
             shard_id,
             damaged_samples(findings),
             cause="repair",
+            above=max(_generation(finding) for finding in findings),
             message="; ".join(sorted({f"{one.fault} {one.key}" for one in findings})[:10]),
         )
         for shard_id, findings in sorted(by_shard.items())
@@ -51,3 +53,9 @@ def damaged_samples(findings: list[Finding]) -> list[int] | None:
             return None
         samples.update(range(*finding.samples))
     return sorted(samples)
+
+
+def _generation(finding: Finding) -> int:
+    """The generation that a finding is about: no order up to it mends what is damaged."""
+    name = keys.parse(finding.key)
+    return 0 if name is None else name.generation

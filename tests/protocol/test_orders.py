@@ -85,12 +85,13 @@ def test_a_carried_out_order_is_closed_and_its_commit_is_the_newest(
     assert manifest.generations() == {ID: 1}
 
 
-def test_the_same_samples_are_ordered_once_and_others_after_them(manifest: Manifest) -> None:
+def test_the_same_samples_are_ordered_once_and_others_with_them(manifest: Manifest) -> None:
     first = manifest.relabel(ID, [5, 8], cause="retry")
     assert manifest.relabel(ID, [8], cause="retry") == first
     second = manifest.relabel(ID, [0], cause="retry")
     assert second.generation == 2
-    assert manifest.open_orders() == {ID: first}
+    # the first alone might build on what the second says is damaged
+    assert manifest.open_orders() == {ID: second.model_copy(update={"samples": (0, 5, 8)})}
 
 
 def test_an_order_of_all_samples_comes_first_and_closes_the_others(
@@ -120,6 +121,21 @@ def test_a_damaged_order_is_taken_for_one_of_all_samples(store: Store, manifest:
     assert manifest.todo()[0] == ShardTodo(shard(0), frozenset(), 1, None)
 
 
+def test_an_order_whose_own_generation_is_damaged_mends_nothing(manifest: Manifest) -> None:
+    first = manifest.relabel(ID, None, cause="repair")
+    assert manifest.relabel(ID, None, cause="repair") == first
+    assert manifest.relabel(ID, None, cause="repair", above=1).generation == 2
+
+
+def test_an_order_is_never_closed_when_it_is_made(store: Store, manifest: Manifest) -> None:
+    manifest.relabel(ID, [5], cause="retry")
+    put_generation(store, manifest.relabel(ID, [6], cause="retry").generation)
+    store.delete(keys.relabel_order(ID, 1))  # lost, so that counting up from it would end at once
+    made = Manifest.open(store).relabel(ID, [5], cause="repair")
+    assert made.generation == 3
+    assert Manifest.open(store).open_orders() == {ID: made}
+
+
 def test_samples_of_an_order_are_sorted() -> None:
     data = sealed({**json.loads(order(1, (1, 2)).to_bytes()), "samples": [2, 1]})
     with pytest.raises(ProtocolError, match="samples are not sorted"):
@@ -134,7 +150,7 @@ def test_an_order_covers_what_it_labels_again() -> None:
     assert order(1, None).covers([9])
 
 
-def test_the_next_order_is_the_lowest_or_the_newest_of_all_samples() -> None:
+def test_orders_are_carried_out_at_once_unless_one_is_of_all_samples() -> None:
     assert choose([]) is None
-    assert choose([order(3, (1,)), order(2, (2,))]) == order(2, (2,))
+    assert choose([order(3, (1, 4)), order(2, (2, 4))]) == order(3, (1, 2, 4))
     assert choose([order(2, None), order(3, (1,)), order(4, None)]) == order(4, None)

@@ -7,10 +7,12 @@ import uuid
 import pytest
 
 from sapiens_batch.errors import ProtocolError
+from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.plan import PlanDrift, compare, list_plans, read_plan, write_plan
 from sapiens_batch.storage import Store
 from sapiens_batch.storage.memory import MemoryStore
 from tests.protocol.documents import shard
+from tests.verify.tampering import overwrite
 
 
 @pytest.fixture
@@ -46,12 +48,13 @@ def test_the_first_of_two_planners_is_kept(store: Store) -> None:
     assert list(read_plan(store, second)) == [shard(0)]
 
 
-def test_a_planner_that_died_between_table_and_document_is_completed(store: Store) -> None:
-    write_plan(store, [shard(0)])
+def test_a_table_without_a_document_counts_for_nothing_whatever_is_in_it(store: Store) -> None:
+    document = write_plan(store, [shard(0)])
     store.delete("plan/0000.json")
+    overwrite(store, keys.plan_table(0, document.write_id), b"PAR1")
     assert list_plans(store) == []
     document = write_plan(store, [shard(0), shard(1)])
-    assert list(read_plan(store, document)) == [shard(0)]
+    assert list(read_plan(store, document)) == [shard(0), shard(1)]
 
 
 def test_later_plans_are_appended(store: Store) -> None:
@@ -66,11 +69,18 @@ def test_a_lost_plan_is_noticed(store: Store) -> None:
         list_plans(store)
 
 
+def test_a_plan_that_was_read_is_not_forgotten_when_it_is_lost(store: Store) -> None:
+    first = write_plan(store, [shard(0)])
+    store.delete("plan/0000.json")
+    assert list_plans(store, [first]) == [first]
+    second = write_plan(store, [shard(1)], number=1)
+    assert list_plans(store, [first]) == [first, second]
+
+
 def test_a_damaged_plan_is_noticed(store: Store) -> None:
     document = write_plan(store, [shard(0)])
-    store.delete("plan/0000.parquet")
-    store.create("plan/0000.parquet", b"PAR1")
-    with pytest.raises(ProtocolError, match=r"plan/0000\.parquet: checksum differs"):
+    overwrite(store, keys.plan_table(0, document.write_id), b"PAR1")
+    with pytest.raises(ProtocolError, match=r"plan/0000-[0-9a-f]+\.parquet: checksum differs"):
         list(read_plan(store, document))
 
 

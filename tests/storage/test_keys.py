@@ -7,6 +7,8 @@ import pytest
 from sapiens_batch.protocol import keys
 from sapiens_batch.protocol.keys import ObjectName
 
+WRITE_ID = "9" * 32
+
 SHARD = "ab" + "0" * 30
 WRITE = "f" * 32
 ROOT = keys.array("normal", SHARD)
@@ -14,7 +16,7 @@ OWN_ROOT = keys.array("seg", SHARD, write_id=WRITE)
 
 
 def test_paths_are_those_of_the_format() -> None:
-    assert keys.plan_table(0) == "plan/0000.parquet"
+    assert keys.plan_table(0, WRITE_ID) == f"plan/0000-{WRITE_ID}.parquet"
     assert keys.plan_document(12) == "plan/0012.json"
     assert keys.receipt(SHARD, 7) == f"receipts/{SHARD}/000007.receipt"
     assert keys.table("persons", SHARD, WRITE) == f"tables/persons/ab/{SHARD}-{WRITE}.parquet"

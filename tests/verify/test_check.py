@@ -141,7 +141,8 @@ def test_a_commit_of_an_unplanned_shard_is_found(store: Store) -> None:
 
 
 def test_a_damaged_plan_is_found(store: Store) -> None:
-    overwrite(store, keys.plan_table(0), store.read(keys.plan_table(0))[:-1] + b"x")
+    key = keys.plan_table(0, Manifest.open(store).plans()[0].write_id)
+    overwrite(store, key, store.read(key)[:-1] + b"x")
     (finding,) = check(store).findings
     assert (finding.fault, finding.shard_id) == (Fault.PLAN_DAMAGED, None)
 

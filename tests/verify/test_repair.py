@@ -120,7 +120,8 @@ def test_ordering_the_same_repair_again_changes_nothing(manifest: Manifest) -> N
 
 
 def test_damage_that_labeling_cannot_mend_is_handed_back(manifest: Manifest) -> None:
-    flip(manifest.store, keys.plan_table(0))
+    (plan,) = manifest.plans()
+    flip(manifest.store, keys.plan_table(0, plan.write_id))
     orders, beyond = order_repairs(manifest, check_job(manifest))
     assert orders == []
     assert [finding.key for finding in beyond] == [keys.PLAN]
