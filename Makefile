@@ -2,7 +2,7 @@
 PYTHON ?= python3
 PIP_INSTALL = -m pip install --quiet --disable-pip-version-check
 
-.PHONY: quickstart test test-all lint chaos soak clean
+.PHONY: quickstart test test-all lint chaos soak simulate clean
 
 quickstart: .venv-run/ready
 	.venv-run/bin/sapiens-batch run jobs/quickstart.yaml
@@ -24,6 +24,10 @@ lint: .venv/ready
 # Every fault at every point, on local disk and on SeaweedFS, as a table; takes a quarter of an hour.
 chaos: .venv/ready
 	.venv/bin/python -m tests.chaos.matrix local weed
+
+# A million histories of the commit protocol; a failing seed prints its history.
+simulate: .venv/ready
+	.venv/bin/python -m tests.simulation --count 1000000
 
 # Forty processes of one job killed at random; then one of which everything dies.
 soak: .venv/ready

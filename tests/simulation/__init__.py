@@ -1,1 +1,1 @@
-"""The commit protocol in a simulator: whole jobs in memory, without Ray, with every fault at hand."""
+"""The commit protocol in a simulator: whole jobs in memory, without Ray, with faults at hand."""

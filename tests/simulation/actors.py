@@ -1,7 +1,7 @@
 """The processes of a simulated job: drivers with their workers, repair, retry and gc.
 
-A driver has the shape of the real one without Ray: open, plan, what is to do, label in passes, seal,
-order damaged shards anew. What is stored goes through `protocol` and `verify`.
+A driver has the shape of the real one without Ray: open, plan, what is to do, label in passes,
+seal, order damaged shards anew. What is stored goes through `protocol` and `verify`.
 """
 
 from __future__ import annotations
@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 import random
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from types import SimpleNamespace
 from typing import Any, Final, Literal
 
@@ -103,7 +102,9 @@ class Setting:
         """Plan the input as a driver does; returns what is listed of it now."""
         listed = self.truth.corpus.listed(self.world.calls)
         source = SimpleNamespace(uris=("/in",))
-        open_job._plan(manifest, SimpleNamespace(shards=listed, spec=SimpleNamespace(source=source)))
+        open_job._plan(
+            manifest, SimpleNamespace(shards=listed, spec=SimpleNamespace(source=source))
+        )
         return listed
 
     def _actor(self, name: str, kind: str) -> Actor:
@@ -184,7 +185,9 @@ class Driver:
                 break
             self._label_pass(manifest)
         self._seal_complete(manifest)
-        complete = mine <= manifest.generations().keys() and not mine & manifest.open_orders().keys()
+        complete = (
+            mine <= manifest.generations().keys() and not mine & manifest.open_orders().keys()
+        )
         if complete:
             all_of_it = mine | self._mine(self._listed)
             self._setting.watch.said_complete(self._actor.name, all_of_it, self._setting.objects)
@@ -208,9 +211,7 @@ class Driver:
         if todo.samples is None and todo.done_chunks:
             highest = max(todo.done_chunks)
             try:
-                found, _ = read_receipt(
-                    self._store, todo.shard.shard_id, highest, todo.generation
-                )
+                found, _ = read_receipt(self._store, todo.shard.shard_id, highest, todo.generation)
             except DamagedReceiptError as error:
                 if isinstance(error.__cause__, MissingObjectError):  # a listing that lags
                     done = todo.done_chunks - {highest}

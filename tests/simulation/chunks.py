@@ -1,7 +1,7 @@
-"""Labels of a simulated chunk as bytes: JSON in the place of Zarr and Arrow, so that they cost little.
+"""Labels of a simulated chunk as bytes: JSON in the place of Zarr and Arrow, which costs little.
 
-`encoded_chunk` is what the stages do between labeling and `put_chunk`, rows of an earlier generation
-included; `JsonTables` is the `TableFormat` that seals such rows.
+`encoded_chunk` is what the stages do between labeling and `put_chunk`, rows of an earlier
+generation included; `JsonTables` is the `TableFormat` that seals such rows.
 """
 
 from __future__ import annotations

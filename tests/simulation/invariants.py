@@ -162,7 +162,8 @@ class Watch:
                 self._world.happened["slept for too long"] += 1
             elif hashlib.sha256(written).hexdigest() != stored.sha256:
                 self._violated(
-                    "I8", f"{actor} committed {stored.key} with a digest that is not what was written"
+                    "I8",
+                    f"{actor} committed {stored.key} with a digest of other bytes",
                 )
                 whole = False
         if whole:
@@ -272,7 +273,6 @@ def named_objects(commit: Commit) -> Iterator[StoredObject]:
 
 def newest_commit_key(objects: Objects, shard_id: str) -> str | None:
     """The commit of a shard that readers see."""
-    found = [keys.parse_commit(key) for key in objects.keys() if key.startswith(keys.COMMITS)]
+    found = [keys.parse_commit(key) for key in list(objects.keys()) if key.startswith(keys.COMMITS)]
     generations = [one[1] for one in found if one is not None and one[0] == shard_id]
     return keys.commit(shard_id, max(generations)) if generations else None
-

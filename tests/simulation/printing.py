@@ -1,4 +1,4 @@
-"""A history for a person: one line a store call, ids shortened, faults and what broke at the end."""
+"""A history for a person: one line a store call, ids shortened, then faults and what broke."""
 
 from __future__ import annotations
 

@@ -92,12 +92,12 @@ def receipts_come_first() -> Iterator[None]:
 
 
 def gc_trusts_its_listing() -> contextlib.AbstractContextManager[Any]:
-    """gc does not look for commits and receipts that no listing showed (I9)."""
+    """Gc does not look for commits and receipts that no listing showed (I9)."""
     return mock.patch.object(garbage._Collection, "is_needed", lambda *_: False)
 
 
 def gc_trusts_its_own_clock() -> contextlib.AbstractContextManager[Any]:
-    """gc counts the age of objects from the clock of its machine."""
+    """Gc counts the age of objects from the clock of its machine."""
     return mock.patch.object(
         SimulatedStore, "now_s", lambda self: self._world.clock_s + self._actor.skew_s
     )

@@ -15,6 +15,7 @@ from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future
 from datetime import UTC, datetime, tzinfo
 from functools import lru_cache
+from types import SimpleNamespace
 from typing import Any
 from unittest import mock
 
@@ -25,8 +26,8 @@ from sapiens_batch.protocol.job import JobDocument
 from sapiens_batch.records import LabelSchema
 from sapiens_batch.sinks import zarr
 from sapiens_batch.storage import Store
-from sapiens_batch.verify import objects
 from sapiens_batch.verify import job as verify_job
+from sapiens_batch.verify import objects
 from sapiens_batch.verify.report import Finding
 from sapiens_batch.verify.shards import Checked, ShardChecker
 from tests.simulation.world import World
@@ -133,6 +134,9 @@ def outside_replaced() -> Iterator[None]:
             stack.enter_context(mock.patch.object(module, "ThreadPoolExecutor", InlineExecutor))
         for module in (put, seal):
             stack.enter_context(mock.patch.object(module, "reach", lambda point: None))
+        # sizes of receipts, and with them which bit is flipped, follow from the seed
+        stopped = SimpleNamespace(perf_counter=lambda: 0.0)
+        stack.enter_context(mock.patch.object(put, "time", stopped))
         encode = lru_cache(1000)(plan._encode)
         stack.enter_context(
             mock.patch.object(plan, "_encode", lambda shards: encode(tuple(shards)))

@@ -1,4 +1,4 @@
-"""A failing history with fewer faults: those are left out, one by one, without which it still fails.
+"""A failing history with fewer faults: those are left out without which it still fails.
 
 Leaving out a fault changes what comes after it, so the result is another history of the same seed
 that breaks the same invariant; it need not be the smallest.

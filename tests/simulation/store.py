@@ -10,6 +10,7 @@ import random
 import zlib
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Final, Protocol
 
 from sapiens_batch.errors import StorageError
@@ -185,7 +186,7 @@ class Objects:
                 strike.skip -= 1
                 if strike.skip < 0:
                     self._damages.remove(strike)
-                    self._world.at(strike.delay, lambda: self._damage(strike, key))
+                    self._world.at(strike.delay, partial(self._damage, strike, key))
                     break
         return True
 
@@ -278,7 +279,7 @@ class SimulatedStore:
         while True:
             after = last
             page: list[ObjectInfo] = self._call(
-                "list", prefix, lambda: self._objects.page_after(prefix, after), is_key=False
+                "list", prefix, partial(self._objects.page_after, prefix, after), is_key=False
             )
             yield from page
             if len(page) < self._objects.page:

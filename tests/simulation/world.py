@@ -1,4 +1,4 @@
-"""Who acts when in a simulated history: actors as greenlets, one at a time, switched at store calls.
+"""Who acts when in a simulated history: greenlets, one at a time, switched at store calls.
 
 The seed decides who goes on. Time is counted in calls, and runs a little with each of them. What a
 call does is left to `store`, what actors do to `actors`; nothing here knows the protocol.
@@ -25,7 +25,7 @@ MAX_CALLS: Final = 20_000
 START_S: Final = 1_800_000_000.0
 
 
-class Died(BaseException):  # noqa: N818 - the end of an actor, which no handler of errors may catch
+class Died(BaseException):
     """Raised in an actor at the call at which it dies, and at every later one."""
 
 
