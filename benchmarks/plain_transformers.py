@@ -1,9 +1,10 @@
 """The script that a user writes with Ray Data and transformers, for `end_to_end.py`.
 
-Read tars, decode, make model inputs, run a model a task, resize labels to the photo's shape, write
-Parquet and an array file a photo. No resume, no place for a bad image, one attempt. Inputs and
-post-processing are the torch calls of `Sapiens2ImageProcessor` without its bookkeeping (1.6 ms an
-image), so that torchvision is not needed.
+Read tars, decode, make model inputs, run a model a task, write embeddings to Parquet and maps to an
+array file a photo. Maps have the photo's size (`photo`), as the documentation of transformers shows
+it, or the size that ours are stored in (`frame`). No resume, no place for a bad image, one attempt.
+Inputs and post-processing are the torch calls of `Sapiens2ImageProcessor` without its bookkeeping
+(1.6 ms an image), so that torchvision is not needed.
 """
 
 from __future__ import annotations
@@ -46,11 +47,12 @@ class Prepare:
         """Stretched for an embedding and a mask, with its own shape and padded for normals."""
         image = Image.open(io.BytesIO(row["jpg"])).convert("RGB")
         pixels = torch.from_numpy(np.array(image)).permute(2, 0, 1).contiguous()[None]
-        height, width = fitting(*pixels.shape[2:])
-        views = {"key": row["__key__"], "height": height, "width": width}
+        size = pixels.shape[2:]
+        views = {"key": row["__key__"], "height": size[0], "width": size[1]}
         if "embedding" in self._tasks or "seg" in self._tasks:
             views["stretched"] = _resize(pixels, SIZE)[0].numpy()
         if "normal" in self._tasks:
+            height, width = fitting(*size)
             top, left = (SIZE[0] - height) // 2, (SIZE[1] - width) // 2
             padding = (left, SIZE[1] - width - left, top, SIZE[0] - height - top)
             views["padded"] = F.pad(_resize(pixels, (height, width)), padding)[0].numpy()
@@ -60,13 +62,14 @@ class Prepare:
 class Label:
     """The models of some tasks."""
 
-    def __init__(self, models: str, tasks: list[str], output: str) -> None:
+    def __init__(self, models: str, tasks: list[str], output: str, maps: str) -> None:
         torch.set_num_threads(os.cpu_count() or 1)
         self._models = {
             task: getattr(transformers, MODELS[task]).from_pretrained(f"{models}/{task}").eval()
             for task in tasks
         }
         self._output = Path(output)
+        self._size = fitting if maps == "frame" else lambda *size: size
 
     def __call__(self, batch: dict[str, Array]) -> dict[str, Array]:
         """Embeddings as a column, masks and normals as files."""
@@ -80,8 +83,10 @@ class Label:
                     vectors = F.normalize(outputs.last_hidden_state[:, 0], dim=1)
                     columns["embedding"] = vectors.to(torch.float16).numpy()
                 else:
-                    labels = (masks if task == "seg" else normals)(outputs, sizes)
-                    self._write(task, batch["key"], labels)
+                    wanted = [self._size(*size) for size in sizes]
+                    of_seg = task == "seg"
+                    made = masks(outputs, wanted) if of_seg else normals(outputs, sizes, wanted)
+                    self._write(task, batch["key"], made)
         return columns
 
     def _write(self, task: str, keys: Array, labels: list[Tensor]) -> None:
@@ -96,23 +101,26 @@ def fitting(height: int, width: int) -> tuple[int, int]:
     return round(height * scale), round(width * scale)
 
 
-def masks(outputs: Any, sizes: list[tuple[int, int]]) -> list[Tensor]:
-    """Class maps of the photos' shapes."""
+Sizes = list[tuple[int, int]]
+
+
+def masks(outputs: Any, wanted: Sizes) -> list[Tensor]:
+    """Class maps of some sizes."""
     return [
         F.interpolate(logits[None], size, mode="bilinear")[0].argmax(0).to(torch.uint8)
-        for logits, size in zip(outputs.logits, sizes, strict=True)
+        for logits, size in zip(outputs.logits, wanted, strict=True)
     ]
 
 
-def normals(outputs: Any, sizes: list[tuple[int, int]]) -> list[Tensor]:
-    """Unit vectors of the photos' shapes, padding removed."""
+def normals(outputs: Any, sizes: Sizes, wanted: Sizes) -> list[Tensor]:
+    """Unit vectors of photos of some sizes, padding removed."""
     found = []
-    for whole, (height, width) in zip(F.normalize(outputs.normals, dim=1), sizes, strict=True):
-        rows, columns = whole.shape[1] / SIZE[0], whole.shape[2] / SIZE[1]
-        top, left = int((SIZE[0] - height) // 2 * rows), int((SIZE[1] - width) // 2 * columns)
-        part = whole[:, top : top + int(height * rows), left : left + int(width * columns)]
-        resized = F.interpolate(part[None], (height, width), mode="bilinear")[0]
-        found.append(resized.to(torch.float16))
+    maps = F.normalize(outputs.normals, dim=1)
+    for whole, size, target in zip(maps, sizes, wanted, strict=True):
+        height, width = fitting(*size)
+        top, left = (SIZE[0] - height) // 2, (SIZE[1] - width) // 2
+        part = whole[None, :, top : top + height, left : left + width]
+        found.append(F.interpolate(part, target, mode="bilinear")[0].to(torch.float16))
     return found
 
 
@@ -121,8 +129,8 @@ def _resize(pixels: Tensor, size: tuple[int, int]) -> Tensor:
 
 
 def main() -> None:
-    """Label a folder: `CORPUS OUTPUT MODELS TASK...`."""
-    corpus, output, models, *tasks = sys.argv[1:]
+    """Label a folder: `CORPUS OUTPUT MODELS MAPS TASK...`."""
+    corpus, output, models, maps, *tasks = sys.argv[1:]
     ray.init(
         address="local", num_cpus=NUM_CPUS, num_gpus=1, include_dashboard=False,
         log_to_driver=False,
@@ -132,8 +140,8 @@ def main() -> None:
         ray.data.read_webdataset(shards, decoder=None)
         .map(Prepare(tasks).__call__)
         .map_batches(
-            Label, fn_constructor_args=(models, tasks, output), batch_size=BATCH_SIZE, num_gpus=1,
-            compute=ray.data.ActorPoolStrategy(size=1),
+            Label, fn_constructor_args=(models, tasks, output, maps), batch_size=BATCH_SIZE,
+            num_gpus=1, compute=ray.data.ActorPoolStrategy(size=1),
         )
         .write_parquet(f"{output}/rows")
     )  # fmt: skip

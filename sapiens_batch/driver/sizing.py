@@ -21,6 +21,10 @@ READ_CPUS = 0.99
 """A node whose CPUs all read has room for its label actors nevertheless: readers wait for actors,
 so that actors that waited for readers would wait for ever."""
 
+THREADS_PER_READER = 2
+"""Where labels are made on the CPU, of the threads that make them: those take an image at least 5
+times as long as reading it, and a reader costs 2 s of CPU and 300 MB until it reads."""
+
 MAX_AUTO_ACTORS = 1024
 """Ceiling of `label_actors: auto` on a cluster that does not say how many GPUs it can have."""
 
@@ -68,7 +72,8 @@ class Sizing:
         max_label_actors: Label actors that there may be.
         gpus_per_actor: 1 on GPUs, 0 where labels are made on the CPU.
         threads_per_actor: torch threads on the CPU, None on GPUs.
-        read_tasks: Concurrent tasks that read and prepare; None for as many as there are CPUs.
+        read_tasks: Concurrent tasks that read and prepare; None for as many as there are CPUs, to
+            keep GPUs busy.
         slots: Such tasks that could run at once, to cut large shards by.
     """
 
@@ -90,13 +95,16 @@ def decide(cluster: Cluster, runtime: RuntimeSpec, *, physical_cpus: int) -> Siz
     """
     on_gpu = _on_gpu(cluster, runtime)
     first, most = _label_actors(cluster, runtime, on_gpu)
-    read_tasks = None if runtime.prepare_tasks == "auto" else runtime.prepare_tasks
+    threads = None if on_gpu else max(1, physical_cpus // first)
     cpus = max(cluster.num_cpus, cluster.max_cpus or 0.0)
+    read_tasks = None if runtime.prepare_tasks == "auto" else runtime.prepare_tasks
+    if read_tasks is None and threads is not None:
+        read_tasks = max(1, first * threads // THREADS_PER_READER)
     return Sizing(
         label_actors=first,
         max_label_actors=most,
         gpus_per_actor=1 if on_gpu else 0,
-        threads_per_actor=None if on_gpu else max(1, physical_cpus // first),
+        threads_per_actor=threads,
         read_tasks=read_tasks,
         slots=read_tasks or max(1, int(cpus)),
     )

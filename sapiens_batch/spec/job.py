@@ -285,7 +285,8 @@ class RuntimeSpec(Section):
     )
     prepare_tasks: Annotated[int, Field(ge=1)] | Literal["auto"] = Field(
         default="auto",
-        description="Tasks that read and prepare at a time; auto: as many as there are CPUs.",
+        description="Tasks that read and prepare at a time; auto: as many as there are CPUs, or, "
+        "where labels are made on the CPU, one for two threads that make them.",
     )
     actor_max_chunks: Annotated[int, Field(ge=1)] | None = Field(
         default=None,

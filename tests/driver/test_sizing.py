@@ -30,7 +30,7 @@ SMALL = Cluster(num_cpus=4, num_gpus=0)
 def test_a_small_machine_without_gpu_gets_one_actor_with_all_threads() -> None:
     sizing = decide(SMALL, RuntimeSpec(), physical_cpus=2)
     assert (sizing.label_actors, sizing.gpus_per_actor, sizing.threads_per_actor) == (1, 0, 2)
-    assert (sizing.max_label_actors, sizing.read_tasks, sizing.slots) == (1, None, 4)
+    assert (sizing.max_label_actors, sizing.read_tasks, sizing.slots) == (1, 1, 1)
 
 
 def test_every_gpu_that_node_types_can_bring_is_asked_for() -> None:
