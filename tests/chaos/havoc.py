@@ -7,6 +7,7 @@ labels are those of an undisturbed one, byte by byte.
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 import sys
@@ -18,6 +19,7 @@ from pathlib import Path
 import fsspec
 from ray.cluster_utils import Cluster
 
+from sapiens_batch.errors import StorageError
 from sapiens_batch.protocol import keys
 from sapiens_batch.stages.context import JobContext
 from tests.chaos.jobs import DRIVER_TIMEOUT_S, Place, check_whole, dataset, make_job, start_driver
@@ -86,9 +88,12 @@ def finish(job: JobContext, cluster: SharedCluster) -> None:
 def wait_for_receipts(job: JobContext, number: int) -> None:
     """Wait until so many chunks are done."""
     deadline = time.monotonic() + DRIVER_TIMEOUT_S
-    while len(list(job.store.list(keys.RECEIPTS))) < number:
+    found = 0
+    while found < number:
         assert time.monotonic() < deadline, f"{number} receipts did not come"
         time.sleep(0.1)
+        with contextlib.suppress(StorageError):  # the server may be starting again
+            found = len(list(job.store.list(keys.RECEIPTS)))
 
 
 def _name(pid: int) -> str:
