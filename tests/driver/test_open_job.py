@@ -65,11 +65,18 @@ def test_an_empty_plan_is_no_reason_to_call_a_job_with_input_complete() -> None:
 def test_a_plan_that_another_driver_wrote_meanwhile_is_completed() -> None:
     fresh_lagging_store()
     store = open_store("lagging://bucket/job")
-    # of its plan only the table is there: the number is free, but what it stands for is decided
+    write_plan(store, [])
+    _, manifest = open_job(resolved(), print)
+    assert [document.num_shards for document in manifest.plans()] == [0, 1]
+
+
+def test_a_plan_whose_driver_died_before_its_document_is_made_anew() -> None:
+    fresh_lagging_store()
+    store = open_store("lagging://bucket/job")
     write_plan(store, [])
     store.delete(keys.plan_document(0))
     _, manifest = open_job(resolved(), print)
-    assert [document.num_shards for document in manifest.plans()] == [0, 1]
+    assert [document.num_shards for document in manifest.plans()] == [1]
 
 
 def test_a_store_that_overwrites_is_refused_before_anything_is_written() -> None:
